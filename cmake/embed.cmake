@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# -DOUT= -DFILES= -DROOT=: writes a C file with each data file as a byte array, in name order.
+list(SORT FILES)
+set(text "/* Generated from data/. */\n#include \"base/data_embedded.h\"\n\n")
+set(table "")
+set(index 0)
+foreach(file IN LISTS FILES)
+  file(RELATIVE_PATH name ${ROOT} ${file})
+  file(READ ${file} hex HEX)
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
+  string(APPEND text "static const unsigned char file_${index}[] = {${bytes}0x00};\n")
+  string(APPEND table "\t{\"${name}\", file_${index}, sizeof file_${index} - 1},\n")
+  math(EXPR index "${index} + 1")
+endforeach()
+string(APPEND text "\nconst struct adp_data_file adp_data_files[] = {\n${table}\t{0, 0, 0},\n};\n")
+file(WRITE ${OUT} "${text}")

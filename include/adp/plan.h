@@ -2,6 +2,7 @@
 #ifndef ADP_PLAN_H
 #define ADP_PLAN_H
 
+#include <stddef.h>
 #include <stdio.h>
 
 #include "adp/cost.h"
@@ -50,7 +51,10 @@ struct adp_plan_cell {
 	double fwd_s, bwd_s, send_fwd_s, send_bwd_s; /* per micro-batch, chunks together */
 };
 
-/* Identical replicas, run-length. Their cells stand in stage order. */
+/*
+ * Identical replicas, run-length: the pipes in order are the data-parallel indices 0 .. dp-1. Their cells
+ * stand in stage order, and a cell's GPU type is that of its ranks.
+ */
 struct adp_plan_pipe {
 	uint32_t n_replicas, n_micro;
 	const struct adp_plan_cell *cells; /* pp */
@@ -94,6 +98,8 @@ struct adp_plan_search {
 
 struct adp_plan {
 	struct adp_arena arena;
+	const char *name;              /* of the document; NULL = made from the model's name */
+	const char *adp_version;       /* that made it; NULL = this one */
 	struct adp_plan_model model;
 	struct adp_train train;
 	const char *engine, *engine_version, *data_version, *cluster_name, *cluster_digest;
@@ -119,22 +125,31 @@ struct adp_plan {
 	struct adp_plan_search search;
 };
 
+/* An empty plan to fill: everything it points to goes into its arena. NULL when memory runs out. */
+struct adp_plan *adp_plan_create(void);
 void adp_plan_destroy(struct adp_plan *plan);
-uint32_t adp_plan_world(const struct adp_plan *plan); /* ranks */
+uint32_t adp_plan_world(const struct adp_plan *plan); /* ranks; 0 when the product overflows */
 
 /*
- * Is the plan one that its own rules allow? Every layer once and in order, batches add up to the global
- * batch, ranks and GPUs used once, degrees multiply to the world, each stage inside its GPUs' usable
- * memory. The search and its test oracle share this. ADP_EINVAL names the first breach.
+ * Is the plan one that its own rules allow? Every layer once and in order (virtual stage v of rank s is
+ * position v * pp + s), batches add up to the global batch, ranks contiguous and each GPU used once,
+ * degrees multiply to the world, cells and ranks agree on the GPU type, each stage inside its GPUs'
+ * usable memory, parts of the step add up. The search and its test oracle share this.
+ * ADP_EINVAL names the first breach; ADP_ENOMEM.
  */
 int adp_plan_validate(const struct adp_plan *plan, struct adp_error *err);
 
-/* Documents. Same plan, same bytes. Returned text is malloc'ed, caller frees. */
+/*
+ * Documents (docs/plan.md). Same plan, same bytes, and adp_plan_read of them gives the same bytes back.
+ * Caller frees the text with adp_free. ADP_EINVAL for text that is not UTF-8 or a number that is not finite.
+ */
 int adp_plan_to_json(char **out, const struct adp_plan *plan, struct adp_error *err);
 int adp_plan_to_yaml(char **out, const struct adp_plan *plan, struct adp_error *err);
+
+/* One document, JSON or YAML. Refuses unknown keys, missing keys, and what adp_plan_validate refuses. */
 int adp_plan_read(struct adp_plan **out, const char *text, size_t len, const char *where, struct adp_error *err);
 
-/* One screen, ASCII; width columns. */
+/* One screen, ASCII whatever the names hold; width 80 .. 200 columns. ADP_EIO when `to` cannot be written. */
 int adp_plan_print(FILE *to, const struct adp_plan *plan, unsigned width, struct adp_error *err);
 
 #endif

@@ -68,25 +68,23 @@ bool adp_number_parse(double *out, const char *text, size_t len)
 
 void adp_number_format(char out[ADP_NUMBER_SIZE], double value)
 {
+	char shortest[ADP_NUMBER_SIZE - 2];
 	locale_t old;
-	char *exponent;
 	double back;
+	int whole;
 
 	pthread_once(&c_locale_once, open_c_locale);
 	old = uselocale(c_locale);
-	for (int digits_kept = 15; digits_kept <= 17; digits_kept++) {
-		snprintf(out, ADP_NUMBER_SIZE - 2, "%.*g", digits_kept, value);
-		back = strtod(out, NULL);
+	for (int n_digits = 15; n_digits <= 17; n_digits++) {
+		snprintf(shortest, sizeof shortest, "%.*g", n_digits, value);
+		back = strtod(shortest, NULL);
 		if (memcmp(&back, &value, sizeof back) == 0)
 			break;
 	}
 	uselocale(old);
-	if (strchr(out, '.') || !isfinite(value))
-		return;
 	/* "1e+21" is a string to YAML 1.1: write 1.0e+21. */
-	exponent = strchr(out, 'e');
-	if (!exponent)
-		exponent = out + strlen(out);
-	memmove(exponent + 2, exponent, strlen(exponent) + 1);
-	memcpy(exponent, ".0", 2);
+	whole = (int)strcspn(shortest, "e");
+	if (memchr(shortest, '.', (size_t)whole) || !isfinite(value))
+		whole = 0;
+	snprintf(out, ADP_NUMBER_SIZE, "%.*s%s%s", whole, shortest, whole ? ".0" : "", shortest + whole);
 }

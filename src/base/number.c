@@ -68,7 +68,7 @@ bool adp_number_parse(double *out, const char *text, size_t len)
 
 void adp_number_format(char out[ADP_NUMBER_SIZE], double value)
 {
-	char shortest[ADP_NUMBER_SIZE - 2];
+	char shortest[32]; /* 17 digits, sign, point, exponent */
 	locale_t old;
 	double back;
 	int whole;

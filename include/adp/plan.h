@@ -25,6 +25,8 @@ struct adp_plan_model {
 	const char *norm, *activation;
 	double rope_theta;
 	uint32_t window_tokens;
+	const char *const *traits; /* of struct adp_model: what an engine must be able to express */
+	uint32_t n_traits;
 };
 
 /* A GPU type as used. */

@@ -6,7 +6,7 @@
 #include "base/number.h"
 #include "base/utf8.h"
 
-enum { MAX_CELLS = 1 << 20, MAX_COLS = 4096, MAX_FIELD = 64 << 10 };
+enum { MAX_CELLS = 1 << 20, MAX_COLS = 1024, MAX_FIELD = 64 << 10 };
 
 /* Reads text once to count and once more to fill, so that nothing grows. */
 struct reader {

@@ -10,7 +10,7 @@
 
 /*
  * RFC 4180 tables: a header line, quoted fields, LF or CRLF; lines that start with '#' before the header are skipped.
- * Limits: 2^20 cells, 4096 columns, 64 KiB a field. Empty lines are skipped; UTF-8 only. Cells live in the arena.
+ * Limits: 2^20 cells, 1024 columns, 64 KiB a field. Empty lines are skipped; UTF-8 only. Cells live in the arena.
  */
 struct adp_csv {
 	const char *where;

@@ -32,8 +32,11 @@ static uint64_t number_at(const char *text, size_t n)
 	return value;
 }
 
-/* Where the number stands in which b is one more than a, all else being equal; false when there is none. */
-static bool follows(const char *a, const char *b, size_t *start)
+/*
+ * Where the number stands in which b is one more than a, all else being equal; false when there is none.
+ * padded: a zero-padded number, whose width stays.
+ */
+static bool follows(const char *a, const char *b, bool padded, size_t *start)
 {
 	size_t at = 0, in_a, in_b;
 
@@ -45,7 +48,7 @@ static bool follows(const char *a, const char *b, size_t *start)
 	in_b = digits_at(b + at);
 	if (!in_a || !in_b || in_a > MAX_DIGITS || in_b > MAX_DIGITS)
 		return false;
-	if (in_a != in_b && (in_b != in_a + 1 || a[at] == '0' || b[at] == '0'))
+	if (in_a != in_b && (padded || a[at] == '0' || b[at] == '0'))
 		return false; /* 9 .. 10 has no padding, 09 .. 10 has */
 	*start = at;
 	return number_at(b + at, in_b) == number_at(a + at, in_a) + 1 && !strcmp(a + at + in_a, b + at + in_b);
@@ -105,10 +108,13 @@ json_t *adp_plan_fold_names(const char *const *names, uint32_t n, struct adp_err
 	for (uint32_t i = 0; array && i < n;) {
 		size_t start = 0, other;
 		uint32_t last = i;
+		bool padded = false;
 		json_t *value;
 
-		while (last + 1 < n && follows(names[last], names[last + 1], &other) && (last == i || other == start)) {
+		while (last + 1 < n && follows(names[last], names[last + 1], padded, &other) &&
+		       (last == i || other == start)) {
 			start = other;
+			padded = names[i][start] == '0' && digits_at(names[i] + start) > 1;
 			last++;
 		}
 		value = last > i ? pattern(names[i], names[last], start, err) : plain(names[i], err);
@@ -134,7 +140,7 @@ struct folded {
 static int parse_range(struct folded *out, const char **at, const char *text, const char *path,
                        struct adp_error *err)
 {
-	const char *low = *at;
+	const char *low = *at + 1;
 	const size_t n_low = digits_at(low);
 	const char *high = low + n_low + 1;
 	size_t n_high = 0;

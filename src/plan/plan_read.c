@@ -58,6 +58,47 @@ static int read_text(const char **out, const json_t *object, const char *key, co
 	return *out ? ADP_OK : adp_nomem(err);
 }
 
+static int read_strings(const char ***out, uint32_t *n_out, const json_t *parent, const char *key, const char *path,
+                        struct adp_arena *arena, struct adp_error *err)
+{
+	json_t *array, *value;
+	const char **texts;
+	size_t i;
+	const int rc = adp_doc_array(&array, NULL, parent, key, path, err);
+
+	if (rc)
+		return rc;
+	texts = adp_arena_calloc(arena, json_array_size(array), sizeof *texts);
+	if (!texts)
+		return adp_nomem(err);
+	json_array_foreach(array, i, value) {
+		if (!json_is_string(value))
+			return adp_fail(err, ADP_EINVAL, "%s.%s[%zu]: expected a string", path, key, i);
+		texts[i] = adp_arena_strdup(arena, json_string_value(value));
+		if (!texts[i])
+			return adp_nomem(err);
+	}
+	*out = texts;
+	*n_out = (uint32_t)json_array_size(array);
+	return ADP_OK;
+}
+
+static int read_model(struct adp_plan *plan, const json_t *spec, struct adp_error *err)
+{
+	static const char *const others[] = {"traits", NULL};
+	const char **traits;
+	json_t *object;
+	int rc = adp_doc_object(&object, NULL, spec, "model", "spec", err);
+
+	if (!rc)
+		rc = adp_plan_fields_read(&plan->model, adp_plan_model_fields, others, object, "spec.model", &plan->arena, err);
+	if (!rc)
+		rc = read_strings(&traits, &plan->model.n_traits, object, "traits", "spec.model", &plan->arena, err);
+	if (!rc)
+		plan->model.traits = traits;
+	return rc;
+}
+
 static int read_gpus(struct adp_plan *plan, const json_t *spec, struct adp_error *err)
 {
 	json_t *array, *object;
@@ -309,7 +350,7 @@ static int read_spec(struct adp_plan *plan, const json_t *spec, struct adp_error
 	int rc = adp_doc_only(spec, keys, "spec", err);
 
 	if (!rc)
-		rc = read_part(&plan->model, adp_plan_model_fields, spec, "model", "spec", &plan->arena, err);
+		rc = read_model(plan, spec, err);
 	if (!rc)
 		rc = read_part(&plan->train, adp_plan_train_fields, spec, "training", "spec", &plan->arena, err);
 	if (!rc)
@@ -362,31 +403,6 @@ static int read_prediction(struct adp_plan *plan, const json_t *prediction, stru
 			return rc;
 	}
 	return read_pipes(plan, pipes, "prediction", adp_plan_pipe_time_fields, read_cell_time, err);
-}
-
-static int read_strings(const char ***out, uint32_t *n_out, const json_t *parent, const char *key, const char *path,
-                        struct adp_arena *arena, struct adp_error *err)
-{
-	json_t *array, *value;
-	const char **texts;
-	size_t i;
-	const int rc = adp_doc_array(&array, NULL, parent, key, path, err);
-
-	if (rc)
-		return rc;
-	texts = adp_arena_calloc(arena, json_array_size(array), sizeof *texts);
-	if (!texts)
-		return adp_nomem(err);
-	json_array_foreach(array, i, value) {
-		if (!json_is_string(value))
-			return adp_fail(err, ADP_EINVAL, "%s.%s[%zu]: expected a string", path, key, i);
-		texts[i] = adp_arena_strdup(arena, json_string_value(value));
-		if (!texts[i])
-			return adp_nomem(err);
-	}
-	*out = texts;
-	*n_out = (uint32_t)json_array_size(array);
-	return ADP_OK;
 }
 
 static int read_why(struct adp_plan *plan, const json_t *why, struct adp_error *err)

@@ -262,9 +262,6 @@ static int check_runs(const struct adp_plan *plan, struct adp_error *err)
 			return REFUSE("ranks: run %" PRIu32 " is empty", r);
 		if (run->gpu >= plan->n_gpu_types)
 			return REFUSE("ranks: run %" PRIu32 " names a GPU type that is not listed", r);
-		for (uint32_t i = 0; i < run->n_nodes; i++)
-			if (!run->nodes[i] || !*run->nodes[i])
-				return REFUSE("ranks: run %" PRIu32 " has a node without a name", r);
 		next += (uint64_t)run->n_nodes * run->gpus_per_node;
 		if (next > world)
 			break;
@@ -272,6 +269,10 @@ static int check_runs(const struct adp_plan *plan, struct adp_error *err)
 	if (next != world)
 		return REFUSE("the ranks hold %s%" PRIu64 " GPUs, the degrees multiply to %" PRIu32,
 		              next > world ? "at least " : "", next, world);
+	for (uint32_t r = 0; r < plan->n_runs; r++)
+		for (uint32_t i = 0; i < plan->runs[r].n_nodes; i++)
+			if (!plan->runs[r].nodes[i] || !*plan->runs[r].nodes[i])
+				return REFUSE("ranks: run %" PRIu32 " has a node without a name", r);
 	return check_places(plan, err);
 }
 

@@ -34,6 +34,28 @@ static int write_part(json_t *parent, const char *key, const struct adp_field *f
 	return object ? adp_plan_fields_write(object, fields, base, err) : err->code;
 }
 
+static int write_strings(json_t *parent, const char *key, const char *const *texts, uint32_t n,
+                         struct adp_error *err)
+{
+	json_t *array = child(parent, key, json_array(), err);
+	int rc = array ? ADP_OK : err->code;
+
+	for (uint32_t i = 0; !rc && i < n; i++) {
+		json_t *value = adp_plan_string(texts[i], key, err);
+
+		rc = value ? adp_plan_append(array, value, err) : err->code;
+	}
+	return rc;
+}
+
+static int write_model(json_t *spec, const struct adp_plan_model *model, struct adp_error *err)
+{
+	json_t *object = child(spec, "model", json_object(), err);
+	const int rc = object ? adp_plan_fields_write(object, adp_plan_model_fields, model, err) : err->code;
+
+	return rc ? rc : write_strings(object, "traits", model->traits, model->n_traits, err);
+}
+
 static int write_gpus(json_t *spec, const struct adp_plan *plan, struct adp_error *err)
 {
 	json_t *array = child(spec, "gpus", json_array(), err);
@@ -154,7 +176,7 @@ static int write_runs(json_t *spec, const struct adp_plan *plan, struct adp_erro
 
 static int write_spec(json_t *spec, const struct adp_plan *plan, struct adp_error *err)
 {
-	int rc = write_part(spec, "model", adp_plan_model_fields, &plan->model, err);
+	int rc = write_model(spec, &plan->model, err);
 
 	if (!rc)
 		rc = write_part(spec, "training", adp_plan_train_fields, &plan->train, err);
@@ -195,20 +217,6 @@ static int write_prediction(json_t *prediction, const struct adp_plan *plan, str
 			rc = write_part(object, "memory", adp_plan_memory_fields, &plan->stages[s].memory, err);
 	}
 	return rc ? rc : write_pipes(prediction, plan, adp_plan_pipe_time_fields, write_cell_times, err);
-}
-
-static int write_strings(json_t *parent, const char *key, const char *const *texts, uint32_t n,
-                         struct adp_error *err)
-{
-	json_t *array = child(parent, key, json_array(), err);
-	int rc = array ? ADP_OK : err->code;
-
-	for (uint32_t i = 0; !rc && i < n; i++) {
-		json_t *value = adp_plan_string(texts[i], key, err);
-
-		rc = value ? adp_plan_append(array, value, err) : err->code;
-	}
-	return rc;
 }
 
 static int write_why(json_t *why, const struct adp_plan *plan, struct adp_error *err)

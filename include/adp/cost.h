@@ -32,6 +32,13 @@ double adp_attention_s(const struct adp_tables *tables, const struct adp_gpu_typ
                        double head_dim, double batch, double q_tokens, double kv_tokens,
                        bool causal, double *bwd_s);
 
+/*
+ * Whether the engine runs a fused kernel on this type at this precision. adp_item_time and the memory model must agree:
+ * both use this.
+ */
+bool adp_flash_available(const struct adp_engine *engine, const struct adp_gpu_type *gpu,
+                         enum adp_precision precision);
+
 /* ---- collectives ------------------------------------------------------------------ */
 
 enum adp_collective {
@@ -94,7 +101,11 @@ int adp_item_time(struct adp_item_time *out, const struct adp_tables *tables,
 
 /* ---- memory ------------------------------------------------------------------------- */
 
-/* Bytes on one GPU, by kind. */
+/*
+ * Bytes on one GPU, by kind. The kinds add up to steady_peak_bytes. live_window: whole parameters and
+ * gradients of the blocks in work under ZeRO 2 and 3. workspace: what the backward pass of one block needs at once beyond
+ * the room the logits have left free, and the allocator's waste.
+ */
 struct adp_memory {
 	uint64_t weights, gradients, optimizer, activations, live_window, buckets, logits, workspace, context;
 	uint64_t init_peak_bytes, steady_peak_bytes, peak_bytes; /* peak = larger of the two */
@@ -107,11 +118,9 @@ struct adp_rank_items {
 };
 
 /*
- * Memory of a rank of a stage. dp: data-parallel size (times cp where the engine shards over both);
- * zero_stage 0..3; shard_gpus: group over which ZeRO shards (== dp * cp unless hybrid);
- * expert_shard_gpus: the same for routed experts; in_flight: micro-batches whose activations are
- * alive at the peak, for the first chunk ( >= 1, fractional for interleaved schedules).
- * Sources: Korthikanti et al. 2022 (activations), Rajbhandari et al. 2020 (ZeRO), facts in docs/internals/cost.md.
+ * zero_stage 0..3; shard_gpus: group over which ZeRO shards (dp * cp unless hybrid); expert_shard_gpus: the same for
+ * routed experts; in_flight: micro-batches whose activations are alive at the peak, in units of the rank's
+ * whole share: min(m, p - i) for stage i of p in 1F1B, p + (p - 1) / v for the first rank of v virtual stages.
  */
 struct adp_memory_opts {
 	uint32_t zero_stage;
@@ -122,6 +131,13 @@ struct adp_memory_opts {
 	bool tied_head_here; /* this rank holds the second copy of a tied embedding */
 	uint32_t n_comm_groups;
 };
+
+/*
+ * Memory of one rank of a stage, about a microsecond a call. items inside the model, degrees >= 1.
+ * Sources: Korthikanti et al. 2022, arXiv 2205.05198 (activations), Rajbhandari et al. 2020 (ZeRO), the rest in
+ * docs/internals/memory.md. Never falls with more layers, larger micro-batches or in_flight; never grows with tp,
+ * shard_gpus or stronger recomputation, nor with zero_stage on a stage deeper than the live window.
+ */
 void adp_memory(struct adp_memory *out, const struct adp_engine *engine, const struct adp_model *model,
                 const struct adp_train *train, const struct adp_shape *shape,
                 const struct adp_rank_items *items, const struct adp_memory_opts *opts);

@@ -7,8 +7,10 @@
 #include "adp/train.h"
 
 /*
- * Measured efficiencies: data/matmul.csv, data/attention.csv, data/collectives.csv.
- * Immutable, shared by all threads.
+ * Measured efficiencies: data/matmul.csv, matmul_curves.csv, attention.csv, collectives.csv, collective_links.csv,
+ * operators.csv and gpu_curves.csv, which says what stands for which GPU. Immutable, shared by all threads.
+ * dir NULL: the tables compiled in; else a folder, where a file that is missing comes from those.
+ * Errors name file, line and column.
  */
 struct adp_tables;
 int adp_tables_load(struct adp_tables **out, const char *dir, struct adp_error *err);
@@ -18,9 +20,10 @@ const char *adp_tables_version(const struct adp_tables *tables);
 /* ---- matrix multiplication -------------------------------------------------------- */
 
 /*
- * Seconds of one [m,k] x [k,n] multiplication. Never optimistic beyond the peak; falls as
- * the GPU's peak or memory bandwidth rises. rel_error: half-width of the band as a share (may be
- * NULL); larger for a GPU without measurements, scaled from its measured or stated ceiling.
+ * Seconds of one [m,k] x [k,n] multiplication. Never optimistic beyond the peak; never grows with
+ * the GPU's peak or memory bandwidth, never falls with m, n, k. rel_error: half-width of the band as a share (may be
+ * NULL); larger for a GPU without measurements, scaled from its measured or stated ceiling. INFINITY where the
+ * GPU has no such precision.
  */
 double adp_matmul_s(const struct adp_tables *tables, const struct adp_gpu_type *gpu,
                     enum adp_precision precision, double m, double n, double k, double *rel_error);

@@ -12,7 +12,8 @@
 
 /* What a screen has room for; the document holds the rest. */
 enum { MAX_STAGE_ROWS = 10, MAX_PIPE_ROWS = 4, MAX_OTHERS = 8, MAX_REASONS = 5, MAX_WARNINGS = 4 };
-enum { LABEL = 13, BAR = 20, NUMBER = 32 };
+enum { GLUE = '\x1f' }; /* a space that no line breaks at */
+enum { LABEL = 15, MAX_BAR = 20, NUMBER = 32, MAX_GPU_COLUMN = 28 };
 
 struct screen {
 	struct adp_strbuf out, line;
@@ -29,7 +30,7 @@ static void make_ascii(char *text)
 
 		if (c >= 0x80 && c < 0xc0)
 			continue; /* inside a UTF-8 character */
-		*to++ = c < 0x20 || c >= 0x7f ? '?' : *at;
+		*to++ = (c < 0x20 && c != GLUE) || c >= 0x7f ? '?' : *at;
 	}
 	*to = '\0';
 }
@@ -78,7 +79,8 @@ static void line_end(struct screen *to, const char *label, unsigned indent)
 
 		while (kept && at[kept - 1] == ' ')
 			kept--;
-		adp_strbuf_addn(&to->out, at, kept);
+		for (size_t i = 0; i < kept; i++)
+			adp_strbuf_addn(&to->out, at[i] == GLUE ? " " : at + i, 1);
 		adp_strbuf_add(&to->out, "\n");
 		while (at[n] == ' ')
 			n++;
@@ -96,19 +98,28 @@ static void blank(struct screen *to)
 	adp_strbuf_add(&to->out, "\n");
 }
 
+/* A number stays beside its unit. */
+static const char *glued(char *text)
+{
+	for (char *at = text; *at; at++)
+		if (*at == ' ')
+			*at = GLUE;
+	return text;
+}
+
 static const char *duration(char text[NUMBER], double seconds)
 {
-	return adp_format_duration(text, NUMBER, seconds);
+	return glued(adp_format_duration(text, NUMBER, seconds));
 }
 
 static const char *count(char text[NUMBER], double n)
 {
-	return adp_format_count(text, NUMBER, n);
+	return glued(adp_format_count(text, NUMBER, n));
 }
 
 static const char *bytes(char text[NUMBER], uint64_t n)
 {
-	return adp_format_bytes(text, NUMBER, (double)n);
+	return glued(adp_format_bytes(text, NUMBER, (double)n));
 }
 
 static const char *text_or(const char *text, const char *otherwise)
@@ -169,9 +180,9 @@ static void print_step(struct screen *to, const struct adp_plan *plan)
 		const char *name;
 		double seconds;
 	} parts[] = {
-		{"compute", step->compute_s},  {"tensor parallel", step->tp_s}, {"context parallel", step->cp_s},
-		{"expert parallel", step->ep_s}, {"pipeline sends", step->p2p_s}, {"bubble", step->bubble_s},
-		{"data parallel", step->dp_s}, {"optimizer", step->optimizer_s}, {"fixed", step->fixed_s},
+		{"compute", step->compute_s},  {"tensor\x1fparallel", step->tp_s}, {"context\x1fparallel", step->cp_s},
+		{"expert\x1fparallel", step->ep_s}, {"pipeline\x1fsends", step->p2p_s}, {"bubble", step->bubble_s},
+		{"data\x1fparallel", step->dp_s}, {"optimizer", step->optimizer_s}, {"fixed", step->fixed_s},
 	};
 	const double band = fmax(step->high_s - step->step_s, step->step_s - step->low_s);
 	const char *separator = "";
@@ -182,7 +193,7 @@ static void print_step(struct screen *to, const struct adp_plan *plan)
 	line_end(to, "Step", 0);
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
 		if (parts[i].seconds >= 0.0005 * step->step_s) {
-			line_add(to, "%s%s %.1f %%", separator, parts[i].name, 100 * parts[i].seconds / step->step_s);
+			line_add(to, "%s%s\x1f%.1f\x1f%%", separator, parts[i].name, 100 * parts[i].seconds / step->step_s);
 			separator = ", ";
 		}
 	line_end(to, "  goes to", 0);
@@ -203,10 +214,10 @@ static void print_time(struct screen *to, const struct adp_plan *plan)
 		blank(to);
 		return;
 	}
-	line_add(to, " %s for %s tokens", duration(a, time->total_s), count(b, plan->train.tokens));
+	line_add(to, "%s for %s tokens", duration(a, time->total_s), count(b, plan->train.tokens));
 	if (plan->train.deadline_s > 0)
 		line_add(to, ", deadline %s", duration(a, plan->train.deadline_s));
-	line_end(to, "Time to train", 1);
+	line_end(to, "Time to train", 0);
 	line_add(to, "%-9s %.0f x %s", duration(a, time->compute_s), time->n_steps, duration(b, time->step_s));
 	line_end(to, "  steps", 10);
 	line_add(to, "%-9s %.0f stalls of %s, one every %s", duration(a, time->checkpoints_s), time->n_checkpoints,
@@ -294,33 +305,52 @@ static uint32_t count_rows(const struct adp_plan *plan, double tolerance)
 	return n;
 }
 
-/* "H100", or "H100, A100-80" where replicas differ. */
+/* "H100", "H100,A100-80" where replicas differ, "H100@90%" where the slowest is that slow. */
 static void stage_gpus(struct adp_strbuf *out, const struct adp_plan *plan, uint32_t s)
 {
 	for (uint32_t p = 0; p < plan->n_pipes; p++) {
+		const struct adp_plan_cell *cell = &plan->pipes[p].cells[s];
+		double slowest = cell->speed_frac;
 		bool seen = false;
 
-		for (uint32_t q = 0; q < p && !seen; q++)
-			seen = plan->pipes[q].cells[s].gpu == plan->pipes[p].cells[s].gpu;
-		if (!seen)
-			adp_strbuf_addf(out, "%s%s", p ? "," : "", gpu_name(plan, plan->pipes[p].cells[s].gpu));
+		for (uint32_t q = 0; q < plan->n_pipes; q++) {
+			if (plan->pipes[q].cells[s].gpu != cell->gpu)
+				continue;
+			seen = seen || q < p;
+			slowest = fmin(slowest, plan->pipes[q].cells[s].speed_frac);
+		}
+		if (seen)
+			continue;
+		adp_strbuf_addf(out, "%s%s", out->len ? "," : "", gpu_name(plan, cell->gpu));
+		if (slowest < 0.995)
+			adp_strbuf_addf(out, "@%.0f%%", 100 * slowest);
 	}
 }
 
-static void stage_bar(char bar[BAR + 1], const struct adp_plan_stage *stage)
+static void stage_bar(char bar[MAX_BAR + 1], const struct adp_plan_stage *stage, int width)
 {
 	const double share = (double)stage->memory.peak_bytes / (double)stage->usable_bytes;
-	const int full = stage->usable_bytes ? (int)(share * BAR + 0.5) : 0;
+	const int full = stage->usable_bytes ? (int)(share * width + 0.5) : 0;
 
-	for (int i = 0; i < BAR; i++)
+	for (int i = 0; i < width; i++)
 		bar[i] = i < full ? '#' : '-';
-	bar[BAR] = '\0';
+	bar[width] = '\0';
 }
 
-static void print_row(struct screen *to, const struct adp_plan *plan, uint32_t first, uint32_t end)
+/* Cuts the unit off text when `last` ends in the same one. */
+static void share_unit(char *text, const char *last)
+{
+	char *unit = strrchr(text, GLUE);
+	const char *other = strrchr(last, GLUE);
+
+	if (unit && other && !strcmp(unit, other))
+		*unit = '\0';
+}
+
+static void print_row(struct screen *to, const struct adp_plan *plan, uint32_t first, uint32_t end, int gpu_column)
 {
 	const struct adp_plan_stage *fullest = &plan->stages[first], *emptiest = fullest;
-	char stages[NUMBER], layers[2 * NUMBER], used[3 * NUMBER], a[NUMBER], b[NUMBER], bar[BAR + 1];
+	char stages[NUMBER], layers[2 * NUMBER], least[NUMBER], most[NUMBER], usable[NUMBER], bar[MAX_BAR + 1];
 	struct adp_strbuf gpus = {0};
 	int n;
 
@@ -334,31 +364,47 @@ static void print_row(struct screen *to, const struct adp_plan *plan, uint32_t f
 	if (end - first > 1)
 		snprintf(stages + n, sizeof stages - (size_t)n, "-%" PRIu32, end - 1);
 	snprintf(layers, sizeof layers, "%" PRIu64 "%s", stage_layers(fullest), end - first > 1 ? " each" : "");
-	snprintf(used, sizeof used, "%s", bytes(a, fullest->memory.peak_bytes));
-	if (strcmp(a, bytes(b, emptiest->memory.peak_bytes)))
-		snprintf(used, sizeof used, "%s .. %s", b, a);
-	stage_bar(bar, fullest);
+	bytes(usable, fullest->usable_bytes);
+	bytes(most, fullest->memory.peak_bytes);
+	bytes(least, emptiest->memory.peak_bytes);
+	share_unit(least, most);
+	share_unit(most, usable);
+	stage_bar(bar, fullest, to->width < 100 ? MAX_BAR / 2 : MAX_BAR);
 	stage_gpus(&gpus, plan, first);
-	line_add(to, "%-9s %-9s %-15s %-9s [%s] %s of %s", stages, layers, text_or(gpus.text, "?"),
-	         adp_recompute_name(fullest->recompute), bar, used, bytes(b, fullest->usable_bytes));
+	line_add(to, "%-6s %-7s %-*s %-9s [%s] ", stages, layers, gpu_column, text_or(gpus.text, "?"),
+	         adp_recompute_name(fullest->recompute), bar);
+	if (strcmp(least, most) && emptiest != fullest)
+		line_add(to, "%s..", least);
+	line_add(to, "%s/%s", most, usable);
 	if (gpus.failed)
 		to->out.failed = ADP_ENOMEM;
 	adp_strbuf_fini(&gpus);
-	line_end(to, "", 10);
+	line_end(to, "", 8);
 }
 
 static void print_stages(struct screen *to, const struct adp_plan *plan)
 {
 	/* Neighbours with the same work and GPU are one row, with unequal memory only where rows are short. */
 	const double tolerance = count_rows(plan, 0.01) <= MAX_STAGE_ROWS ? 0.01 : 1;
+	int gpu_column = 4;
 	uint32_t rows = 0, s;
 
-	line_add(to, "%-9s %-9s %-15s %-9s %s", "stage", "layers", "GPU", "recompute", "memory of one GPU at its peak");
+	for (s = 0; s < plan->pp; s = row_end(plan, s, tolerance)) {
+		struct adp_strbuf gpus = {0};
+
+		stage_gpus(&gpus, plan, s);
+		if ((int)gpus.len > gpu_column)
+			gpu_column = gpus.len < MAX_GPU_COLUMN ? (int)gpus.len : MAX_GPU_COLUMN;
+		if (gpus.failed)
+			to->out.failed = ADP_ENOMEM;
+		adp_strbuf_fini(&gpus);
+	}
+	line_add(to, "%-6s %-7s %-*s %-9s %s", "stage", "layers", gpu_column, "GPU", "recompute", "peak memory of a GPU");
 	line_end(to, "Stages", 0);
 	for (s = 0; s < plan->pp && rows < MAX_STAGE_ROWS; rows++) {
 		const uint32_t end = row_end(plan, s, tolerance);
 
-		print_row(to, plan, s, end);
+		print_row(to, plan, s, end, gpu_column);
 		s = end;
 	}
 	if (s < plan->pp) {
@@ -371,6 +417,7 @@ static void print_stages(struct screen *to, const struct adp_plan *plan)
 static void print_memory(struct screen *to, const struct adp_plan *plan)
 {
 	const struct adp_plan_stage *stage = plan->stages;
+	uint64_t least = stage->memory.peak_bytes, most = least;
 	const struct adp_memory *m;
 	const char *separator = "";
 	char number[NUMBER];
@@ -378,6 +425,8 @@ static void print_memory(struct screen *to, const struct adp_plan *plan)
 	for (uint32_t s = 1; s < plan->pp; s++) {
 		const struct adp_plan_stage *other = &plan->stages[s];
 
+		least = other->memory.peak_bytes < least ? other->memory.peak_bytes : least;
+		most = other->memory.peak_bytes > most ? other->memory.peak_bytes : most;
 		/* peak / usable, compared without division */
 		if ((double)other->memory.peak_bytes * (double)stage->usable_bytes >
 		    (double)stage->memory.peak_bytes * (double)other->usable_bytes)
@@ -395,10 +444,12 @@ static void print_memory(struct screen *to, const struct adp_plan *plan)
 	line_add(to, "stage %td: ", stage - plan->stages);
 	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
 		if (kinds[i].n) {
-			line_add(to, "%s%s %s", separator, kinds[i].name, bytes(number, kinds[i].n));
+			line_add(to, "%s%s\x1f%s", separator, kinds[i].name, bytes(number, kinds[i].n));
 			separator = ", ";
 		}
 	line_add(to, "; initialisation peaks at %s", bytes(number, m->init_peak_bytes));
+	if (plan->pp > 1 && least)
+		line_add(to, "; fullest to emptiest stage %.2f", (double)most / (double)least);
 	line_end(to, "  fullest", 0);
 }
 
@@ -413,18 +464,18 @@ static void print_pipes(struct screen *to, const struct adp_plan *plan)
 			line_end(to, "", 0);
 			break;
 		}
-		line_add(to, "%" PRIu32 " x %" PRIu32 " micro-batch%s of %" PRIu64 " on", pipe->n_replicas, pipe->n_micro,
-		         pipe->n_micro == 1 ? "" : "es", plan->micro_batch_seqs);
+		line_add(to, "%" PRIu32 " with %" PRIu32 " micro-batch%s of %" PRIu64 "\x1fsequence%s:", pipe->n_replicas,
+		         pipe->n_micro, pipe->n_micro == 1 ? "" : "es", plan->micro_batch_seqs, plural(plan->micro_batch_seqs));
 		for (uint32_t s = 0; s < plan->pp;) {
 			uint32_t end = s + 1;
 
 			while (end < plan->pp && pipe->cells[end].gpu == pipe->cells[s].gpu)
 				end++;
-			line_add(to, " %" PRIu32 " stage%s %s%s", end - s, plural(end - s), gpu_name(plan, pipe->cells[s].gpu),
+			line_add(to, " %" PRIu32 "\x1fstage%s\x1f%s%s", end - s, plural(end - s), gpu_name(plan, pipe->cells[s].gpu),
 			         end < plan->pp ? " +" : "");
 			s = end;
 		}
-		line_add(to, ", pipeline %s", duration(number, pipe->end_s));
+		line_add(to, "; done after %s", duration(number, pipe->end_s));
 		line_end(to, p ? "" : "Replicas", 2);
 	}
 }
@@ -479,7 +530,7 @@ static void print_search(struct screen *to, const struct adp_plan *plan)
 	if (plan->search.exhausted)
 		line_add(to, "none is left: this is the best of the space");
 	else
-		line_add(to, "at most %.1f %% from the best of the space", 100 * plan->search.gap_frac);
+		line_add(to, "at most %.1f\x1f%% from the best of the space", 100 * plan->search.gap_frac);
 	line_end(to, "Search", 0);
 }
 

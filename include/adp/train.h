@@ -20,13 +20,26 @@ struct adp_train {
 	double expert_load_factor;     /* busiest expert rank / mean; 1 = balanced */
 };
 
-/* Where the hours go; each line is printed. */
+/* Where the hours go; each line is printed. total_s = compute + checkpoints + lost work + restarts. */
 struct adp_train_time {
 	double n_steps, step_s, compute_s, checkpoint_interval_s, checkpoint_stall_s, n_checkpoints, checkpoints_s;
 	double n_failures, lost_work_s, restarts_s, total_s;
 };
 
-/* state_bytes: model and optimizer state of the whole job. n_nodes write in parallel. */
+/*
+ * state_bytes: model and optimizer state of the whole job. n_nodes write in parallel.
+ *
+ * n_steps = ceil(tokens / (global batch * sequence)); a checkpoint stalls the job for
+ * checkpoint_stall_s after each interval of compute and at the end. With mtbf_s (of one GPU) the job
+ * fails every mtbf_s / n_gpus; a failure costs half an interval of work and restart_s. Failures are
+ * counted over total_s itself. The interval that is not given is the first-order optimum
+ * sqrt(2 * stall * MTBF of the job) (Young, CACM 17(9), 1974; Daly, FGCS 22(3), 2006, refines it),
+ * never below one step.
+ *
+ * total_s is INFINITY where a failure undoes more than the job gains between two of them, or where
+ * step_s is infinite: the caller says that the job never finishes. tokens == 0: all times are 0.
+ * The global batch and the sequence are at least 1.
+ */
 void adp_train_time(struct adp_train_time *out, const struct adp_train *train, double step_s,
                     uint64_t n_gpus, uint64_t n_nodes, double state_bytes);
 

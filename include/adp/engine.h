@@ -45,6 +45,7 @@ struct adp_engine {
 	bool kv_replication;              /* TP may exceed KV heads when it is their multiple */
 	bool batch_divides_evenly;        /* global batch % (micro batch * dp) == 0 */
 	bool vpp_needs_divisible_batches; /* interleaved: micro-batches % pp == 0 */
+	bool fewer_batches_than_stages;   /* runs a pipeline with fewer micro-batches than stages */
 	bool moe_tp_needs_sp;             /* MoE with TP > 1 only with sequence parallel */
 	uint32_t vocab_multiple;          /* vocabulary padded to this times TP; 1 = none */
 	uint32_t min_compute_capability;
@@ -56,6 +57,7 @@ struct adp_engine {
 	double launch_s_per_block;      /* host floor, forward; backward the same */
 	double p2p_fixed_s;             /* per send */
 	double step_fixed_s;            /* data loading floor, gradient norm, logging */
+	double comm_rel_error;          /* half-width of the band on communication times, as a share */
 	double memory_traffic_frac;     /* multiplier on the ideal traffic of memory-bound operators */
 	/* memory: bytes per parameter of the rank's share; moments come from the optimizer */
 	double weight_bytes, grad_bytes, master_bytes; /* bf16 and fp8; fp32 has weight 4, gradient 4, master 0 */

@@ -146,7 +146,7 @@ static void block_activations(struct block_cost *cost, const struct context *ctx
 	cost->transient = fmax(attention, mlp);
 }
 
-static double optimizer_moment_bytes(enum adp_optimizer optimizer)
+double adp_optimizer_moment_bytes(enum adp_optimizer optimizer)
 {
 	switch (optimizer) {
 	case ADP_OPTIMIZER_ADAMW:
@@ -167,7 +167,7 @@ struct rates {
 
 static struct rates rates_of(const struct adp_engine *engine, const struct adp_train *train)
 {
-	const double moments = optimizer_moment_bytes(train->optimizer);
+	const double moments = adp_optimizer_moment_bytes(train->optimizer);
 	const double fp8 = engine->fp8_weight_bytes;
 
 	switch (train->precision) {

@@ -30,11 +30,13 @@ struct adp_param {
 
 /* The shape of one kind of transformer block. A model has few; many layers share one. */
 struct adp_block {
-	const char *name; /* "dense", "moe" */
+	const char *name; /* "dense", "moe"; "dense-window", "moe-window" where layers differ in it */
 	const struct adp_param *params;
 	uint32_t n_params;
 	uint32_t n_heads, n_kv_heads, head_dim;
+	uint32_t v_head_dim;          /* width of a value head; equals head_dim but in a few families */
 	uint32_t window_tokens;       /* sliding-window attention; 0 = full causal attention */
+	bool parallel_residual;       /* attention and MLP read the same input */
 	uint32_t n_norms;             /* norm operators run per block, QK norms excluded */
 	bool gated;                   /* three matrices (SwiGLU, GeGLU) against two */
 	uint64_t ffn_hidden;          /* dense MLP width; 0 in a pure MoE block */
@@ -69,10 +71,12 @@ struct adp_model {
 	const char *name;   /* catalogue name, or the file's */
 	const char *family; /* the config's model_type */
 	const char *digest; /* of the meaning, not of the bytes: same for shuffled keys */
-	uint64_t hidden, vocab, max_seq_tokens;
+	uint64_t hidden, vocab;
+	uint64_t max_seq_tokens;  /* 0 = the config states no limit */
+	uint64_t embedding_width; /* columns of the embedding and of the head's matrix; hidden but in OPT-350M */
 	uint32_t n_layers;
 	bool tied_embeddings;
-	bool learned_positions; /* position table of max_seq_tokens rows inside the embedding item */
+	bool learned_positions; /* a table of positions stands in the embedding item */
 	const char *norm;       /* "rmsnorm" or "layernorm" */
 	const char *activation; /* hidden_act as written */
 	bool qkv_bias, out_bias, mlp_bias, qk_norm;
@@ -81,7 +85,14 @@ struct adp_model {
 	uint32_t n_blocks;
 	const struct adp_item *items;
 	uint32_t n_items;
-	const char *const *notes; /* keys that were absent and the value assumed; vision part left out; ... */
+	/*
+	 * What sets the model apart from the plain decoder (pre-norm, sequential residual, rotary positions of the
+	 * whole head, one kind of attention), sorted: "attention-sinks", "sandwich-norms", ... An engine that
+	 * cannot express one must refuse the model. docs/models.md lists them.
+	 */
+	const char *const *traits;
+	uint32_t n_traits;
+	const char *const *notes; /* keys that were absent and the value assumed, keys left out of account */
 	uint32_t n_notes;
 };
 
@@ -93,38 +104,50 @@ struct adp_model {
 int adp_model_read(struct adp_model **out, const char *json, size_t len, const char *where,
                    struct adp_error *err);
 
-/* spec: "-" (standard input), a path, or a name from the built-in catalogue. */
+/*
+ * spec: "-" (standard input), a name from the built-in catalogue (upper or lower case), else the path of
+ * a config.json or of a folder that holds one. A path with '/' is never taken for a name.
+ */
 int adp_model_load(struct adp_model **out, const char *spec, struct adp_error *err);
 void adp_model_destroy(struct adp_model *model);
 
 /* Catalogue: NULL-terminated list of names, static. */
 const char *const *adp_model_catalogue(void);
 
-/* Exact counts. A tied head counts once (in the embedding). */
+bool adp_model_has_trait(const struct adp_model *model, const char *trait);
+
+/*
+ * Exact counts. A tied head counts once (in the embedding). No overflow: a config whose
+ * total reaches 2^63 was refused by the reader.
+ */
 uint64_t adp_param_count(const struct adp_param *param);
 uint64_t adp_item_params(const struct adp_item *item);
 uint64_t adp_model_params(const struct adp_model *model);
 uint64_t adp_model_active_params(const struct adp_model *model); /* top_k of the routed experts */
 
 /*
- * Model FLOPs of one token's forward pass through an item, at a sequence length, with the
- * causal half of attention (window respected): 2 per multiply-add. A look-up costs 0 and the
- * head is always counted, tied or not. Backward is twice this.
+ * Model FLOPs of one token's forward pass through an item, at a sequence length: 2 per multiply-add of the
+ * matrix multiplications. Attention is causal: a token sees (s + 1) / 2 keys on average, fewer with a
+ * window. A look-up costs 0 and the head is always counted, tied or not. Backward is twice this.
  */
+double adp_mean_keys(uint64_t seq_tokens, uint32_t window_tokens);
 double adp_item_flops(const struct adp_model *model, const struct adp_item *item, uint64_t seq_tokens);
 double adp_model_flops(const struct adp_model *model, uint64_t seq_tokens);
 
 /*
- * Bytes of activations one token of a block keeps for its backward pass without
- * recomputation at 2 bytes per element, TP 1, with a flash kernel (no scores kept).
- * cost/memory.c has the split by TP, kernel and recomputation.
+ * Bytes of activations one token keeps for the backward pass without recomputation at 2 bytes
+ * per element, TP 1, with a flash kernel (no scores kept), no dropout: for a plain GPT block the 34 s b h of
+ * Korthikanti et al. 2022, table 2, less its two masks of 1 byte = 32 h. Head: its input; loss: fp32
+ * probabilities, 4 * vocab. cost/memory.c has the split by TP, kernel and recomputation.
  */
 double adp_item_activation_bytes(const struct adp_model *model, const struct adp_item *item);
 
 /*
  * Degrees that divide a dimension, ascending, in the arena of the caller.
- * heads: TP without KV replication (divides heads, kv heads, ffn widths);
- * heads_kv_repl: TP where the engine replicates KV heads; experts: EP; layers: uniform PP.
+ * tp: divides heads, KV heads and the widths of dense and shared MLPs of every block (routed experts
+ * have their own tensor degree; the vocabulary is padded, so it limits nothing);
+ * tp_kv_replicated: the same, but a multiple of the KV heads is fine too, for engines that replicate them;
+ * ep: divides the routed experts ({1} in a dense model); pp_uniform: divides the layers.
  */
 struct adp_degrees {
 	const uint32_t *value;
@@ -133,6 +156,7 @@ struct adp_degrees {
 struct adp_divisors {
 	struct adp_degrees tp, tp_kv_replicated, ep, pp_uniform;
 };
+bool adp_degrees_has(const struct adp_degrees *degrees, uint32_t value);
 int adp_model_divisors(struct adp_divisors *out, const struct adp_model *model,
                        struct adp_arena *arena, struct adp_error *err);
 

@@ -176,12 +176,12 @@ const struct adp_field adp_plan_time_fields[] = {
 	FIELD(adp_train_time, compute_s, "stepsSeconds", DOUBLE),
 	FIELD(adp_train_time, checkpoint_interval_s, "checkpointIntervalSeconds", DOUBLE),
 	FIELD(adp_train_time, checkpoint_stall_s, "checkpointStallSeconds", DOUBLE),
-	FIELD(adp_train_time, n_checkpoints, "checkpoints", DOUBLE),
-	FIELD(adp_train_time, checkpoints_s, "checkpointsSeconds", DOUBLE),
-	FIELD(adp_train_time, n_failures, "failures", DOUBLE),
-	FIELD(adp_train_time, lost_work_s, "lostWorkSeconds", DOUBLE),
-	FIELD(adp_train_time, restarts_s, "restartsSeconds", DOUBLE),
-	FIELD(adp_train_time, total_s, "totalSeconds", DOUBLE),
+	FIELD(adp_train_time, n_checkpoints, "checkpoints", ENDLESS),
+	FIELD(adp_train_time, checkpoints_s, "checkpointsSeconds", ENDLESS),
+	FIELD(adp_train_time, n_failures, "failures", ENDLESS),
+	FIELD(adp_train_time, lost_work_s, "lostWorkSeconds", ENDLESS),
+	FIELD(adp_train_time, restarts_s, "restartsSeconds", ENDLESS),
+	FIELD(adp_train_time, total_s, "totalSeconds", ENDLESS),
 	END,
 };
 
@@ -282,6 +282,8 @@ static json_t *field_value(const struct adp_field *field, const void *at, struct
 		return integer(*(const uint64_t *)at, field->key, err);
 	case ADP_FIELD_DOUBLE:
 		return real(*(const double *)at, field->key, err);
+	case ADP_FIELD_ENDLESS:
+		return *(const double *)at == INFINITY ? json_null() : real(*(const double *)at, field->key, err);
 	case ADP_FIELD_BOOL:
 		return json_boolean(*(const bool *)at);
 	case ADP_FIELD_RECOMPUTE:
@@ -358,6 +360,12 @@ static int read_field(const struct adp_field *field, void *at, const json_t *obj
 		else if (!rc)
 			*(uint64_t *)at = number;
 		return rc;
+	case ADP_FIELD_ENDLESS:
+		if (json_is_null(json_object_get(object, field->key))) {
+			*(double *)at = INFINITY;
+			return ADP_OK;
+		}
+		/* fall through */
 	case ADP_FIELD_DOUBLE:
 		return adp_doc_double(at, NULL, object, field->key, -DBL_MAX, DBL_MAX, path, err);
 	case ADP_FIELD_BOOL:

@@ -23,6 +23,7 @@ enum adp_field_kind {
 	ADP_FIELD_U32,
 	ADP_FIELD_U64,
 	ADP_FIELD_DOUBLE,
+	ADP_FIELD_ENDLESS, /* a double that may be infinite: null in the document */
 	ADP_FIELD_BOOL,
 	ADP_FIELD_RECOMPUTE,
 	ADP_FIELD_PRECISION,

@@ -214,6 +214,12 @@ static void print_time(struct screen *to, const struct adp_plan *plan)
 		blank(to);
 		return;
 	}
+	if (!isfinite(time->total_s)) {
+		line_add(to, "never ends: failures undo more than the job gains between two of them");
+		line_end(to, "Time to train", 0);
+		blank(to);
+		return;
+	}
 	line_add(to, "%s for %s tokens", duration(a, time->total_s), count(b, plan->train.tokens));
 	if (plan->train.deadline_s > 0)
 		line_add(to, ", deadline %s", duration(a, plan->train.deadline_s));

@@ -31,6 +31,27 @@ static char *written(make_plan *make, write_plan *write)
 	return text;
 }
 
+/* The document of a fixture with one place changed: the first `from` becomes `to`. */
+static void read_refuses(make_plan *make, const char *from, const char *to, int code, const char *word)
+{
+	char *text = written(make, adp_plan_to_json), *at = strstr(text, from);
+	struct adp_strbuf changed = {0};
+	struct adp_error err = {0};
+	struct adp_plan *plan;
+
+	if (!at)
+		fail_msg("the document has no %s", from);
+	adp_strbuf_addn(&changed, text, (size_t)(at - text));
+	adp_strbuf_add(&changed, to);
+	adp_strbuf_add(&changed, at + strlen(from));
+	assert_int_equal(adp_plan_read(&plan, changed.text, changed.len, "p.json", &err), code);
+	assert_null(plan);
+	if (!strstr(err.text, word) || strncmp(err.text, "p.json: ", 8))
+		fail_msg("\"%s\" does not mention p.json and \"%s\"", err.text, word);
+	adp_strbuf_fini(&changed);
+	adp_free(text);
+}
+
 static void a_document_read_and_written_again_has_the_same_bytes(void **state)
 {
 	(void)state;
@@ -101,6 +122,24 @@ static void ranks_are_run_length_and_node_names_folded(void **state)
 	adp_free(text);
 }
 
+static void a_job_that_never_ends_has_null_times(void **state)
+{
+	struct adp_plan *plan = fixture_mixed(), *back;
+	struct adp_error err = {0};
+	char *text;
+
+	(void)state;
+	plan->time.total_s = plan->time.lost_work_s = INFINITY;
+	assert_int_equal(adp_plan_to_json(&text, plan, &err), ADP_OK);
+	assert_non_null(strstr(text, "\"totalSeconds\": null"));
+	assert_int_equal(adp_plan_read(&back, text, strlen(text), "p", &err), ADP_OK);
+	assert_true(isinf(back->time.total_s) && isinf(back->time.lost_work_s) && isfinite(back->time.restarts_s));
+	adp_free(text);
+	adp_plan_destroy(back);
+	adp_plan_destroy(plan);
+	read_refuses(fixture_mixed, ",\n      \"totalSeconds\": 22421192.5", "", ADP_EINVAL, "totalSeconds");
+}
+
 static void the_name_is_a_dns_label_made_from_the_models(void **state)
 {
 	const struct {
@@ -119,27 +158,6 @@ static void the_name_is_a_dns_label_made_from_the_models(void **state)
 		assert_string_equal(name, cases[i].name);
 	}
 	adp_plan_destroy(plan);
-}
-
-/* The document of a fixture with one place changed: the first `from` becomes `to`. */
-static void read_refuses(make_plan *make, const char *from, const char *to, int code, const char *word)
-{
-	char *text = written(make, adp_plan_to_json), *at = strstr(text, from);
-	struct adp_strbuf changed = {0};
-	struct adp_error err = {0};
-	struct adp_plan *plan;
-
-	if (!at)
-		fail_msg("the document has no %s", from);
-	adp_strbuf_addn(&changed, text, (size_t)(at - text));
-	adp_strbuf_add(&changed, to);
-	adp_strbuf_add(&changed, at + strlen(from));
-	assert_int_equal(adp_plan_read(&plan, changed.text, changed.len, "p.json", &err), code);
-	assert_null(plan);
-	if (!strstr(err.text, word) || strncmp(err.text, "p.json: ", 8))
-		fail_msg("\"%s\" does not mention p.json and \"%s\"", err.text, word);
-	adp_strbuf_fini(&changed);
-	adp_free(text);
 }
 
 static void unknown_and_missing_keys_are_refused_with_their_place(void **state)
@@ -371,6 +389,7 @@ int main(void)
 		cmocka_unit_test(a_document_read_and_written_again_has_the_same_bytes),
 		cmocka_unit_test(every_member_survives_the_document),
 		cmocka_unit_test(ranks_are_run_length_and_node_names_folded),
+		cmocka_unit_test(a_job_that_never_ends_has_null_times),
 		cmocka_unit_test(the_name_is_a_dns_label_made_from_the_models),
 		cmocka_unit_test(unknown_and_missing_keys_are_refused_with_their_place),
 		cmocka_unit_test(other_documents_are_refused),

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -250,6 +251,19 @@ static void deadline_and_uncounted_failures_are_said(void **state)
 	adp_plan_destroy(plan);
 }
 
+static void a_job_that_never_ends_is_said_to(void **state)
+{
+	struct adp_plan *plan = fixture_mixed();
+	char *text;
+
+	(void)state;
+	plan->time.total_s = HUGE_VAL;
+	text = printed(plan, 100);
+	assert_non_null(strstr(text, "Time to train  never ends"));
+	free(text);
+	adp_plan_destroy(plan);
+}
+
 static void a_stream_that_cannot_be_written_is_an_error(void **state)
 {
 	struct adp_plan *plan = fixture_mixed();
@@ -302,6 +316,7 @@ int main(void)
 		cmocka_unit_test(missing_texts_leave_no_gap),
 		cmocka_unit_test(long_lists_are_cut_and_counted),
 		cmocka_unit_test(deadline_and_uncounted_failures_are_said),
+		cmocka_unit_test(a_job_that_never_ends_is_said_to),
 		cmocka_unit_test(a_stream_that_cannot_be_written_is_an_error),
 		cmocka_unit_test(printing_survives_every_failed_allocation),
 	};

@@ -8,6 +8,7 @@
 static _Atomic uint64_t n_calls;
 static _Atomic uint64_t fail_at = UINT64_MAX;
 static atomic_bool has_failed;
+static _Atomic uint64_t n_live;
 
 /* Whether this allocation is the one a test wants to fail. */
 static bool must_fail(void)
@@ -20,23 +21,34 @@ static bool must_fail(void)
 	return true;
 }
 
+static void *count_live(void *p)
+{
+	if (p)
+		atomic_fetch_add_explicit(&n_live, 1, memory_order_relaxed);
+	return p;
+}
+
 void *adp_malloc(size_t size)
 {
-	return must_fail() ? NULL : malloc(size);
+	return must_fail() ? NULL : count_live(malloc(size));
 }
 
 void *adp_calloc(size_t n, size_t size)
 {
-	return must_fail() ? NULL : calloc(n, size);
+	return must_fail() ? NULL : count_live(calloc(n, size));
 }
 
 void *adp_realloc(void *p, size_t size)
 {
-	return must_fail() ? NULL : realloc(p, size);
+	if (!p)
+		return adp_malloc(size);
+	return must_fail() ? NULL : realloc(p, size ? size : 1); /* of 0 would free p */
 }
 
 void adp_free(void *p)
 {
+	if (p)
+		atomic_fetch_sub_explicit(&n_live, 1, memory_order_relaxed);
 	free(p);
 }
 
@@ -70,6 +82,11 @@ void adp_alloc_fail_after(uint64_t after)
 uint64_t adp_alloc_count(void)
 {
 	return atomic_load(&n_calls);
+}
+
+uint64_t adp_alloc_live(void)
+{
+	return atomic_load(&n_live);
 }
 
 bool adp_alloc_failed(void)

@@ -13,7 +13,7 @@ struct unit {
 };
 
 static const struct unit byte_units[] = {
-	{"B", 1},
+	{"", 1}, {"B", 1},
 	{"k", 1e3}, {"K", 1e3}, {"kB", 1e3}, {"KB", 1e3}, {"Ki", 0x1p10}, {"KiB", 0x1p10},
 	{"M", 1e6}, {"MB", 1e6}, {"Mi", 0x1p20}, {"MiB", 0x1p20},
 	{"G", 1e9}, {"GB", 1e9}, {"Gi", 0x1p30}, {"GiB", 0x1p30},
@@ -38,7 +38,7 @@ static const struct unit duration_units[] = {
 };
 
 static const struct unit count_units[] = {
-	{"k", 1e3}, {"K", 1e3}, {"m", 1e6}, {"M", 1e6}, {"b", 1e9}, {"B", 1e9}, {"G", 1e9}, {"t", 1e12}, {"T", 1e12},
+	{"", 1}, {"k", 1e3}, {"K", 1e3}, {"m", 1e6}, {"M", 1e6}, {"b", 1e9}, {"B", 1e9}, {"G", 1e9}, {"t", 1e12}, {"T", 1e12},
 	{"P", 1e15},
 	{NULL, 0},
 };
@@ -114,7 +114,7 @@ int adp_parse_bytes(uint64_t *out, const char *text, const char *what, struct ad
 	bytes = number * unit->factor;
 	if (!(bytes < 0x1p64))
 		return adp_fail(err, ADP_EINVAL, "%s: '" SHOWN "' is too large; at most 16 EiB less one byte", what, text);
-	if (bytes > 0 && bytes < 0.5)
+	if ((unit->factor == 1 && bytes != floor(bytes)) || (bytes > 0 && bytes < 0.5))
 		return refuse(err, what, text, expected);
 	*out = bytes < 0x1p53 ? (uint64_t)(bytes + 0.5) : (uint64_t)bytes;
 	return ADP_OK;
@@ -156,15 +156,10 @@ int adp_parse_duration(double *out, const char *text, const char *what, struct a
 int adp_parse_count(double *out, const char *text, const char *what, struct adp_error *err)
 {
 	const char *expected = "a count such as 15T, 2.5B, 300M, 1e12 or 4096";
-	size_t n = adp_number_span(text, strlen(text));
 	const struct unit *unit;
 	const char *rest;
 	double number, count;
 
-	if (n && !text[n] && adp_number_parse(&number, text, n)) {
-		*out = number;
-		return ADP_OK;
-	}
 	unit = read_quantity(&number, &rest, text, count_units);
 	if (!unit || *rest)
 		return refuse(err, what, text, expected);

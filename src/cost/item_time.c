@@ -302,7 +302,8 @@ static double band(const struct work *w, const struct exposed *e)
 	const struct cost_operators *op = &w->tables->op;
 	double sum = e->matmul * w->matmul.band_frac + e->memory * op->memory_band_frac + e->launch * op->launch_band_frac;
 
-	sum += e->attention * (w->flash ? w->attention.row->band_frac : fmax(w->matmul.band_frac, op->memory_band_frac));
+	if (e->attention > 0)
+		sum += e->attention * (w->flash ? w->attention.row->band_frac : fmax(w->matmul.band_frac, op->memory_band_frac));
 	if (e->tp > 0)
 		sum += e->tp * cost_path_band(w->tables, w->tp_path);
 	if (e->cp > 0)

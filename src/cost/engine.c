@@ -36,8 +36,10 @@ int adp_optimizer_parse(enum adp_optimizer *out, const char *text, struct adp_er
 			return ADP_OK;
 		}
 	}
-	return adp_fail(err, ADP_EINVAL,
-	                "optimizer \"%.60s\" is not known; give adamw, adam, sgd-momentum or sgd with --optimizer", text);
+	return adp_fail(
+		err, ADP_EINVAL,
+		"optimizer \"%.60s\" is not known; give adamw, adam, sgd-momentum or sgd with --optimizer",
+		text);
 }
 
 enum key_type {
@@ -57,7 +59,10 @@ struct key {
 	double min, max; /* of COUNT and REAL */
 };
 
-#define KEY(field, type, min, max) {#field, type, offsetof(struct adp_engine, field), min, max}
+#define KEY(field, type, min, max)                                                                 \
+	{                                                                                              \
+#field, type, offsetof(struct adp_engine, field), min, max                                 \
+	}
 static const struct key keys[] = {
 	KEY(uneven_layers, KEY_BOOL, 0, 0),
 	KEY(uneven_micro_batches, KEY_BOOL, 0, 0),
@@ -144,15 +149,18 @@ static const char *cell(const struct table *table, uint32_t row, uint32_t col)
 	return adp_csv_cell(&table->csv, row, col);
 }
 
-static int fail_row(const struct table *table, uint32_t row, struct adp_error *err, const char *problem)
+static int fail_row(const struct table *table, uint32_t row, struct adp_error *err,
+                    const char *problem)
 {
-	return adp_fail(err, ADP_EINVAL, "%s:%u: engine %.40s@%.40s, key \"%.60s\", value \"%.80s\": %s",
+	return adp_fail(err, ADP_EINVAL,
+	                "%s:%u: engine %.40s@%.40s, key \"%.60s\", value \"%.80s\": %s",
 	                table->csv.where, table->csv.line[row], cell(table, row, table->engine),
 	                cell(table, row, table->version), cell(table, row, table->key),
 	                cell(table, row, table->value), problem);
 }
 
-static bool is_version_row(const struct table *table, uint32_t row, const char *name, const char *version)
+static bool is_version_row(const struct table *table, uint32_t row, const char *name,
+                           const char *version)
 {
 	return strcmp(cell(table, row, table->engine), name) == 0 &&
 	       strcmp(cell(table, row, table->version), version) == 0;
@@ -214,12 +222,16 @@ static const char *set_field(struct adp_engine *engine, const struct key *key, c
 	case KEY_BOOL:
 		return parse_bool(field, text) ? "must be yes or no" : NULL;
 	case KEY_ZERO:
-		return parse_mask(field, key->type, text) ? "must list ZeRO stages once each: 0|1|2|3" : NULL;
-	case KEY_RECOMPUTE:
-		return parse_mask(field, key->type, text) ? "must list choices once each: none|selective|full" : NULL;
-	case KEY_PRECISION:
-		return parse_mask(field, key->type, text) ? "must list precisions once each: fp32|tf32|fp16|bf16|fp8"
+		return parse_mask(field, key->type, text) ? "must list ZeRO stages once each: 0|1|2|3"
 		                                          : NULL;
+	case KEY_RECOMPUTE:
+		return parse_mask(field, key->type, text)
+		           ? "must list choices once each: none|selective|full"
+		           : NULL;
+	case KEY_PRECISION:
+		return parse_mask(field, key->type, text)
+		           ? "must list precisions once each: fp32|tf32|fp16|bf16|fp8"
+		           : NULL;
 	case KEY_COUNT:
 	case KEY_REAL:
 	case KEY_FRAC:
@@ -248,11 +260,11 @@ static int key_index(const char *name)
 }
 
 /*
- * Reads one version's own rows. Keys already set (by a version that inherits from this one) are checked
- * but kept. *parent: the version to go on with, NULL when the chain ends.
+ * Reads one version's own rows. Keys already set (by a version that inherits from this one) are
+ * checked but kept. *parent: the version to go on with, NULL when the chain ends.
  */
-static int read_version(struct adp_engine *engine, bool set[N_KEYS], const char **parent, const struct table *table,
-                        const char *version, struct adp_error *err)
+static int read_version(struct adp_engine *engine, bool set[N_KEYS], const char **parent,
+                        const struct table *table, const char *version, struct adp_error *err)
 {
 	bool here[N_KEYS] = {false}, default_here = false;
 	struct adp_engine ignored;
@@ -263,7 +275,8 @@ static int read_version(struct adp_engine *engine, bool set[N_KEYS], const char 
 			continue;
 		const char *name = cell(table, row, table->key), *value = cell(table, row, table->value);
 		if (cell(table, row, table->source)[0] == '\0')
-			return fail_row(table, row, err, "has no source; say in the source column where it comes from");
+			return fail_row(table, row, err,
+			                "has no source; say in the source column where it comes from");
 		if (strcmp(name, "default") == 0) {
 			bool is_default;
 			if (default_here)
@@ -312,14 +325,16 @@ static int read_engine(struct adp_engine *engine, const struct table *table, str
 	for (int depth = 0; version; depth++) {
 		const char *parent;
 		if (depth == MAX_INHERIT)
-			return adp_fail(err, ADP_EINVAL,
-			                "%s: engine %.40s@%.40s: more than %d versions inherit from each other in a chain; "
-			                "look for a circle in the rows with key \"inherits\"",
-			                table->csv.where, engine->name, engine->version, MAX_INHERIT);
+			return adp_fail(
+				err, ADP_EINVAL,
+				"%s: engine %.40s@%.40s: more than %d versions inherit from each other in a chain; "
+				"look for a circle in the rows with key \"inherits\"",
+				table->csv.where, engine->name, engine->version, MAX_INHERIT);
 		if (!has_version(table, engine->name, version))
-			return adp_fail(err, ADP_EINVAL,
-			                "%s: engine %.40s@%.40s inherits from version \"%.40s\", which has no rows",
-			                table->csv.where, engine->name, engine->version, version);
+			return adp_fail(
+				err, ADP_EINVAL,
+				"%s: engine %.40s@%.40s inherits from version \"%.40s\", which has no rows",
+				table->csv.where, engine->name, engine->version, version);
 		const int rc = read_version(engine, set, &parent, table, version, err);
 		if (rc)
 			return rc;
@@ -328,7 +343,8 @@ static int read_engine(struct adp_engine *engine, const struct table *table, str
 	for (int i = 0; i < N_KEYS; i++) {
 		if (!set[i])
 			return adp_fail(err, ADP_EINVAL,
-			                "%s: engine %.40s@%.40s has no row for key \"%s\"; add one, or let it inherit from a "
+			                "%s: engine %.40s@%.40s has no row for key \"%s\"; add one, or let it "
+			                "inherit from a "
 			                "version that has it",
 			                table->csv.where, engine->name, engine->version, keys[i].name);
 	}
@@ -339,27 +355,29 @@ static int read_engine(struct adp_engine *engine, const struct table *table, str
 static bool is_first_row(const struct table *table, uint32_t row)
 {
 	for (uint32_t i = 0; i < row; i++) {
-		if (is_version_row(table, i, cell(table, row, table->engine), cell(table, row, table->version)))
+		if (is_version_row(table, i, cell(table, row, table->engine),
+		                   cell(table, row, table->version)))
 			return false;
 	}
 	return true;
 }
 
-static int fail_unknown(const struct table *table, const char *spec, const char *problem, struct adp_error *err)
+static int fail_unknown(const struct table *table, const char *spec, const char *problem,
+                        struct adp_error *err)
 {
 	struct adp_strbuf known = {0};
 
 	for (uint32_t row = 0; row < table->csv.n_rows; row++) {
 		if (is_first_row(table, row))
-			adp_strbuf_addf(&known, "%s%.40s@%.40s", known.len ? ", " : "", cell(table, row, table->engine),
-			                cell(table, row, table->version));
+			adp_strbuf_addf(&known, "%s%.40s@%.40s", known.len ? ", " : "",
+			                cell(table, row, table->engine), cell(table, row, table->version));
 	}
 	if (known.failed) {
 		adp_strbuf_fini(&known);
 		return adp_nomem(err);
 	}
-	adp_fail(err, ADP_EINVAL, "engine \"%.80s\": %s; known: %s. Give one of them with --engine", spec, problem,
-	         known.text ? known.text : "none");
+	adp_fail(err, ADP_EINVAL, "engine \"%.80s\": %s; known: %s. Give one of them with --engine",
+	         spec, problem, known.text ? known.text : "none");
 	adp_strbuf_fini(&known);
 	return ADP_EINVAL;
 }
@@ -373,7 +391,8 @@ static bool version_matches(const char *version, const char *wanted)
 }
 
 /* Finds the version that spec means; *row_out is its first row. */
-static int find_version(uint32_t *row_out, const struct table *table, const char *spec, struct adp_error *err)
+static int find_version(uint32_t *row_out, const struct table *table, const char *spec,
+                        struct adp_error *err)
 {
 	const size_t name_len = strcspn(spec, "@");
 	const char *wanted = spec[name_len] == '@' ? spec + name_len + 1 : NULL;
@@ -381,14 +400,16 @@ static int find_version(uint32_t *row_out, const struct table *table, const char
 	uint32_t found = 0;
 
 	for (uint32_t row = 0; row < table->csv.n_rows; row++) {
-		const char *name = cell(table, row, table->engine), *version = cell(table, row, table->version);
+		const char *name = cell(table, row, table->engine),
+				   *version = cell(table, row, table->version);
 		if (strlen(name) != name_len || memcmp(name, spec, name_len) != 0)
 			continue;
 		engine_known = true;
 		if (wanted) {
 			if (wanted[0] == '\0' || !version_matches(version, wanted) || !is_first_row(table, row))
 				continue;
-			if (strcmp(version, wanted) == 0) { /* exact: longer versions with this start don't compete */
+			if (strcmp(version, wanted) ==
+			    0) { /* exact: longer versions with this start don't compete */
 				*row_out = row;
 				return ADP_OK;
 			}
@@ -402,14 +423,17 @@ static int find_version(uint32_t *row_out, const struct table *table, const char
 	if (!engine_known)
 		return fail_unknown(table, spec, "no such engine", err);
 	if (found == 0)
-		return fail_unknown(table, spec, wanted ? "no such version" : "no version is marked as default", err);
+		return fail_unknown(table, spec,
+		                    wanted ? "no such version" : "no version is marked as default", err);
 	if (found > 1)
-		return fail_unknown(table, spec, wanted ? "several versions start like this" : "several versions are default",
-		                    err);
+		return fail_unknown(
+			table, spec,
+			wanted ? "several versions start like this" : "several versions are default", err);
 	return ADP_OK;
 }
 
-static int open_table(struct table *table, const char *text, size_t len, const char *where, struct adp_error *err)
+static int open_table(struct table *table, const char *text, size_t len, const char *where,
+                      struct adp_error *err)
 {
 	int rc = adp_csv_read(&table->csv, &table->arena, text, len, where, err);
 
@@ -426,8 +450,8 @@ static int open_table(struct table *table, const char *text, size_t len, const c
 	return rc;
 }
 
-int adp_engine_read(struct adp_engine **out, const char *spec, const char *text, size_t len, const char *where,
-                    struct adp_error *err)
+int adp_engine_read(struct adp_engine **out, const char *spec, const char *text, size_t len,
+                    const char *where, struct adp_error *err)
 {
 	struct table table = {.engine = 0};
 	struct adp_engine *engine = NULL;
@@ -457,7 +481,8 @@ end:
 	return rc;
 }
 
-int adp_engine_load(struct adp_engine **out, const char *spec, const char *data_dir, struct adp_error *err)
+int adp_engine_load(struct adp_engine **out, const char *spec, const char *data_dir,
+                    struct adp_error *err)
 {
 	const char *text;
 	char *owned;

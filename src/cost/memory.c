@@ -5,17 +5,17 @@
 
 /* Parameters of a rank, by what divides them. */
 struct share {
-	double dense;    /* divided by TP, or replicated over it */
-	double experts;  /* routed, divided by EP and the experts' own TP */
+	double dense;   /* divided by TP, or replicated over it */
+	double experts; /* routed, divided by EP and the experts' own TP */
 };
 
 /* One kind of block on this rank: parameters, and bytes of one micro-batch. */
 struct block_cost {
 	const struct adp_block *block;
 	struct share params;
-	double kept;      /* for the backward pass, under the chosen recomputation */
+	double kept;       /* for the backward pass, under the chosen recomputation */
 	double recomputed; /* alive for one block while it is recomputed */
-	double transient; /* gradients and gathered inputs of one block in its backward pass */
+	double transient;  /* gradients and gathered inputs of one block in its backward pass */
 };
 
 /* What does not change from item to item. */
@@ -23,13 +23,13 @@ struct context {
 	const struct adp_engine *engine;
 	const struct adp_model *model;
 	const struct adp_memory_opts *opts;
-	double tokens;  /* of one micro-batch on this rank: sequence divided by CP, not by TP */
-	double seq;     /* keys a query meets */
-	double elem;    /* bytes of an activation element */
+	double tokens;     /* of one micro-batch on this rank: sequence divided by CP, not by TP */
+	double seq;        /* keys a query meets */
+	double elem;       /* bytes of an activation element */
 	double norm_bytes; /* kept per hidden element and norm */
-	double tp, sp;  /* sp: what sequence parallelism divides by */
-	double gathered; /* what divides the kept inputs of column-split layers */
-	double experts; /* what divides a routed expert's parameters: EP * ETP */
+	double tp, sp;     /* sp: what sequence parallelism divides by */
+	double gathered;   /* what divides the kept inputs of column-split layers */
+	double experts;    /* what divides a routed expert's parameters: EP * ETP */
 	double etp;
 	double expert_load;
 	double vocab_multiple, vocab_rows; /* rows of the vocabulary on this rank, padding included */
@@ -40,7 +40,8 @@ static double at_least_one(double x)
 	return x > 1.0 ? x : 1.0;
 }
 
-static double param_rank_count(const struct context *ctx, const struct adp_param *param, bool *expert)
+static double param_rank_count(const struct context *ctx, const struct adp_param *param,
+                               bool *expert)
 {
 	const double rows = (double)param->rows, cols = (double)param->cols;
 
@@ -51,7 +52,8 @@ static double param_rank_count(const struct context *ctx, const struct adp_param
 		return rows * cols * param->n_copies / ctx->tp;
 	case ADP_SHARD_VOCAB:
 		/* Padded so that every rank holds the same number of whole rows. */
-		return ceil(rows / (ctx->vocab_multiple * ctx->tp)) * ctx->vocab_multiple * cols * param->n_copies;
+		return ceil(rows / (ctx->vocab_multiple * ctx->tp)) * ctx->vocab_multiple * cols *
+		       param->n_copies;
 	case ADP_SHARD_EXPERT:
 		return rows * cols * param->n_copies / ctx->experts;
 	case ADP_SHARD_REPLICATED:
@@ -73,9 +75,10 @@ static struct share params_of(const struct context *ctx, const struct adp_param 
 }
 
 /*
- * Korthikanti et al. 2022, section 4, with each tensor named, so that grouped queries, gated and routed MLPs, a missing
- * dropout and fused attention follow. With one dropout per branch, scores kept, MHA and a 4h MLP the sum is the paper's
- * sbh(10 + 24/t + 5as/(ht)), or sbh/t (34 + 5as/h) with sequence parallelism.
+ * Korthikanti et al. 2022, section 4, with each tensor named, so that grouped queries, gated and
+ * routed MLPs, a missing dropout and fused attention follow. With one dropout per branch, scores
+ * kept, MHA and a 4h MLP the sum is the paper's sbh(10 + 24/t + 5as/(ht)), or sbh/t (34 + 5as/h)
+ * with sequence parallelism.
  */
 static void block_activations(struct block_cost *cost, const struct context *ctx)
 {
@@ -98,21 +101,28 @@ static void block_activations(struct block_cost *cost, const struct context *ctx
 		kept += tokens * elem * (q + kv);
 	kept += 2.0 * tokens * hidden * mask / ctx->sp; /* masks after attention and MLP */
 
-	/* Fused attention keeps the row sums in fp32; else softmax output, and with dropout its mask and result. */
-	const double core = ctx->opts->flash ? tokens * heads * 4.0
-	                                     : tokens * heads * ctx->seq * (elem + (mask > 0.0 ? mask + elem : 0.0));
+	/* Fused attention keeps the row sums in fp32; else softmax output, and with dropout its mask
+	 * and result. */
+	const double core = ctx->opts->flash
+	                        ? tokens * heads * 4.0
+	                        : tokens * heads * ctx->seq * (elem + (mask > 0.0 ? mask + elem : 0.0));
 	kept += core;
 
-	const double dense_width = ((double)block->ffn_hidden + (double)block->shared_ffn_hidden) / ctx->tp;
+	const double dense_width = ((double)block->ffn_hidden + (double)block->shared_ffn_hidden) /
+	                           ctx->tp;
 	kept += tokens * elem * dense_width * mlp_elems;
 
 	double rows = 0.0, expert_width = 0.0;
 	if (block->n_experts > 0) {
-		/* Under sequence parallelism a rank sends its own tokens and the experts' TP group gathers them. */
-		rows = tokens / ctx->sp * (ctx->sp > 1.0 ? ctx->etp : 1.0) * block->top_k * ctx->expert_load;
+		/* Under sequence parallelism a rank sends its own tokens and the experts' TP group gathers
+		 * them. */
+		rows = tokens / ctx->sp * (ctx->sp > 1.0 ? ctx->etp : 1.0) * block->top_k *
+		       ctx->expert_load;
 		expert_width = (double)block->expert_ffn_hidden / ctx->etp;
-		kept += rows * elem * (hidden * (1.0 + engine->moe_saved_copies) + expert_width * mlp_elems);
-		kept += tokens / ctx->sp * block->n_experts * 8.0; /* router logits and probabilities, fp32 */
+		kept += rows * elem *
+		        (hidden * (1.0 + engine->moe_saved_copies) + expert_width * mlp_elems);
+		kept += tokens / ctx->sp * block->n_experts *
+		        8.0; /* router logits and probabilities, fp32 */
 	}
 
 	const double input = tokens * hidden * elem / ctx->sp;
@@ -132,10 +142,13 @@ static void block_activations(struct block_cost *cost, const struct context *ctx
 		break;
 	}
 
-	/* Backward of the widest part: gradients of its inner tensors, the gathered input and its gradient. */
+	/* Backward of the widest part: gradients of its inner tensors, the gathered input and its
+	 * gradient. */
 	const double whole = 2.0 * tokens * hidden * elem;
 	/* Where KV heads are replicated, a rank first sees all queries of its KV head. */
-	const double q_seen = block->n_kv_heads < ctx->tp ? heads * block->head_dim * ctx->tp / at_least_one(block->n_kv_heads) : q;
+	const double q_seen = block->n_kv_heads < ctx->tp
+	                          ? heads * block->head_dim * ctx->tp / at_least_one(block->n_kv_heads)
+	                          : q;
 	double attention = whole + tokens * elem * (q_seen + 2.0 * kv);
 	if (!ctx->opts->flash)
 		attention += 2.0 * tokens * heads * ctx->seq * elem;
@@ -175,11 +188,11 @@ static struct rates rates_of(const struct adp_engine *engine, const struct adp_t
 	case ADP_PRECISION_TF32:
 		return (struct rates){4.0, 4.0, 4.0, moments};
 	case ADP_PRECISION_FP16:
-		return (struct rates){engine->weight_bytes, engine->zero3_weight_bytes, engine->fp16_grad_bytes,
-		                      engine->fp16_master_bytes + moments};
+		return (struct rates){engine->weight_bytes, engine->zero3_weight_bytes,
+		                      engine->fp16_grad_bytes, engine->fp16_master_bytes + moments};
 	case ADP_PRECISION_FP8:
-		return (struct rates){engine->weight_bytes + fp8, engine->zero3_weight_bytes, engine->grad_bytes,
-		                      engine->master_bytes + moments};
+		return (struct rates){engine->weight_bytes + fp8, engine->zero3_weight_bytes,
+		                      engine->grad_bytes, engine->master_bytes + moments};
 	case ADP_PRECISION_BF16:
 	case ADP_N_PRECISIONS:
 		break;
@@ -192,9 +205,11 @@ struct states {
 	double weights, gradients, optimizer, live, init_build, init_optimizer;
 };
 
-/* Rajbhandari et al. 2020, figure 1, for n parameters sharded over d ranks; live: those gathered at once. */
-static void add_states(struct states *sum, const struct rates *rates, const struct adp_engine *engine,
-                       uint32_t zero, bool pipeline, double n, double d, double live)
+/* Rajbhandari et al. 2020, figure 1, for n parameters sharded over d ranks; live: those gathered at
+ * once. */
+static void add_states(struct states *sum, const struct rates *rates,
+                       const struct adp_engine *engine, uint32_t zero, bool pipeline, double n,
+                       double d, double live)
 {
 	if (d <= 1.0) {
 		zero = 0;
@@ -232,7 +247,8 @@ struct sums {
 	const struct block_cost *last;
 };
 
-static const struct block_cost *block_of(struct sums *sums, const struct context *ctx, const struct adp_item *item)
+static const struct block_cost *block_of(struct sums *sums, const struct context *ctx,
+                                         const struct adp_item *item)
 {
 	if (sums->last && sums->last->block == item->block)
 		return sums->last;
@@ -289,25 +305,31 @@ static void add_item(struct sums *sums, const struct context *ctx, const struct 
 	sums->largest.experts = fmax(sums->largest.experts, params.experts);
 }
 
-/* Send and receive buffers of a pipeline; blocks of keys and values that context parallelism passes round. */
+/* Send and receive buffers of a pipeline; blocks of keys and values that context parallelism passes
+ * round. */
 static double transfer_buffers(const struct context *ctx, bool pipeline, double cp)
 {
-	double bytes = pipeline ? 2.0 * ctx->tokens * (double)ctx->model->hidden * ctx->elem / ctx->sp : 0.0;
+	double bytes = pipeline ? 2.0 * ctx->tokens * (double)ctx->model->hidden * ctx->elem / ctx->sp
+	                        : 0.0;
 
 	if (cp > 1.0 && ctx->model->n_blocks > 0) {
 		const struct adp_block *block = &ctx->model->blocks[0];
-		bytes += 4.0 * ctx->tokens * ctx->elem * at_least_one(block->n_kv_heads / ctx->tp) * block->head_dim;
+		bytes += 4.0 * ctx->tokens * ctx->elem * at_least_one(block->n_kv_heads / ctx->tp) *
+		         block->head_dim;
 	}
 	return bytes;
 }
 
-void adp_memory(struct adp_memory *out, const struct adp_engine *engine, const struct adp_model *model,
-                const struct adp_train *train, const struct adp_shape *shape, const struct adp_rank_items *items,
+void adp_memory(struct adp_memory *out, const struct adp_engine *engine,
+                const struct adp_model *model, const struct adp_train *train,
+                const struct adp_shape *shape, const struct adp_rank_items *items,
                 const struct adp_memory_opts *opts)
 {
-	const double tp = at_least_one(shape->tp), cp = at_least_one(shape->cp), etp = at_least_one(shape->etp);
+	const double tp = at_least_one(shape->tp), cp = at_least_one(shape->cp),
+				 etp = at_least_one(shape->etp);
 	const double sp = shape->sequence_parallel ? tp : 1.0;
-	const bool wide = train->precision == ADP_PRECISION_FP32 || train->precision == ADP_PRECISION_TF32;
+	const bool wide = train->precision == ADP_PRECISION_FP32 ||
+	                  train->precision == ADP_PRECISION_TF32;
 	const double elem = wide ? 4.0 : 2.0;
 	const double vocab_multiple = at_least_one(engine->vocab_multiple);
 	const struct context ctx = {
@@ -340,16 +362,19 @@ void adp_memory(struct adp_memory *out, const struct adp_engine *engine, const s
 	const struct rates rates = rates_of(engine, train);
 	const double more_live = at_least_one(engine->zero3_live_blocks) - 1.0;
 	struct states states = {0};
-	add_states(&states, &rates, engine, opts->zero_stage, pipeline, sums.params.dense, opts->shard_gpus,
-	           sums.largest.dense + more_live * sums.largest_block.dense);
-	add_states(&states, &rates, engine, opts->zero_stage, pipeline, sums.params.experts, opts->expert_shard_gpus,
+	add_states(&states, &rates, engine, opts->zero_stage, pipeline, sums.params.dense,
+	           opts->shard_gpus, sums.largest.dense + more_live * sums.largest_block.dense);
+	add_states(&states, &rates, engine, opts->zero_stage, pipeline, sums.params.experts,
+	           opts->expert_shard_gpus,
 	           sums.largest.experts + more_live * sums.largest_block.experts);
 
 	const double logit_bytes = engine->logit_bytes + (wide ? 4.0 : 0.0);
 	const double logits = sums.logits_here ? ctx.tokens * ctx.vocab_rows * logit_bytes : 0.0;
 	const double activations = at_least_one(opts->in_flight) * sums.per_micro_batch + sums.once;
-	/* The logits are gone before the first block's backward pass starts: it takes their room first. */
-	const double workspace = transfer_buffers(&ctx, pipeline, cp) + fmax(0.0, sums.transient - logits) +
+	/* The logits are gone before the first block's backward pass starts: it takes their room first.
+	 */
+	const double workspace = transfer_buffers(&ctx, pipeline, cp) +
+	                         fmax(0.0, sums.transient - logits) +
 	                         engine->fragmentation_frac * activations;
 
 	out->weights = to_bytes(states.weights);
@@ -360,16 +385,20 @@ void adp_memory(struct adp_memory *out, const struct adp_engine *engine, const s
 	out->buckets = to_bytes(engine->bucket_bytes);
 	out->logits = to_bytes(logits);
 	out->workspace = to_bytes(workspace);
-	out->context = to_bytes(engine->context_bytes + engine->nccl_bytes_per_group * opts->n_comm_groups);
-	out->steady_peak_bytes = out->weights + out->gradients + out->optimizer + out->activations + out->live_window +
-	                         out->buckets + out->logits + out->workspace + out->context;
+	out->context = to_bytes(engine->context_bytes +
+	                        engine->nccl_bytes_per_group * opts->n_comm_groups);
+	out->steady_peak_bytes = out->weights + out->gradients + out->optimizer + out->activations +
+	                         out->live_window + out->buckets + out->logits + out->workspace +
+	                         out->context;
 
-	/* Before the first step: the model as it is built, then its states and what making them needs. */
+	/* Before the first step: the model as it is built, then its states and what making them needs.
+	 */
 	const double build = fmax(states.init_build, states.weights);
-	const double create = states.weights + states.gradients + states.optimizer + states.init_optimizer;
+	const double create = states.weights + states.gradients + states.optimizer +
+	                      states.init_optimizer;
 	out->init_peak_bytes = to_bytes(fmax(build, create)) + out->buckets + out->context;
-	out->peak_bytes =
-		out->init_peak_bytes > out->steady_peak_bytes ? out->init_peak_bytes : out->steady_peak_bytes;
+	out->peak_bytes = out->init_peak_bytes > out->steady_peak_bytes ? out->init_peak_bytes
+	                                                                : out->steady_peak_bytes;
 }
 
 uint64_t adp_usable_bytes(const struct adp_engine *engine, const struct adp_gpu_type *gpu)

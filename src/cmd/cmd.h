@@ -3,6 +3,7 @@
 #define ADP_CMD_H
 
 #include <argp.h>
+#include <stdbool.h>
 
 #include "adp/error.h"
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * End times of a pipeline step, by waves: operations are grouped so that each group needs results of
- * the group before it only. docs/internals/pipeline.md derives the groups and the jump.
+ * End times of a pipeline step, by waves: operations are grouped so that each group needs results
+ * of the group before it only. docs/internals/pipeline.md derives the groups and the jump.
  */
 #include "adp/pipeline.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
@@ -29,17 +30,21 @@ int pipe_scale_init(struct pipe_scale *scale, const struct adp_pipe_stage *stage
 		return adp_fail(err, ADP_EINVAL,
 		                "pipeline: the interleaved schedule runs micro-batches in groups of the "
 		                "pipeline size, but %u is no multiple of %u; use a multiple or one chunk "
-		                "per rank", n_micro, n_ranks);
+		                "per rank",
+		                n_micro, n_ranks);
 	for (uint64_t i = 0; i < n_stages; i++) {
 		const struct adp_pipe_stage *stage = &stages[i];
 
-		/* Also false for NaN. */
+		/* False for NaN too. */
 		if (!(stage->fwd_s >= 0 && stage->bwd_s >= 0 && stage->send_fwd_s >= 0 &&
-		      stage->send_bwd_s >= 0))
+		      stage->send_bwd_s >= 0 && stage->send_fwd_s + stage->send_bwd_s <= DBL_MAX))
 			return adp_fail(err, ADP_EINVAL,
-			                "pipeline: a time of rank %u, chunk %u is negative or not a number",
+			                "pipeline: a time of rank %u, chunk %u is negative, infinite or not a "
+			                "number",
 			                (unsigned)(i % n_ranks), (unsigned)(i / n_ranks));
-		sum_s += (stage->fwd_s + stage->bwd_s) + (stage->send_fwd_s + stage->send_bwd_s);
+		sum_s += stage->fwd_s + stage->bwd_s;
+		if (i > 0) /* neither the first nor the last stage sends beyond the pipeline */
+			sum_s += stages[i - 1].send_fwd_s + stage->send_bwd_s;
 	}
 	sum_s *= n_micro;
 	if (!(sum_s <= 1e250))
@@ -55,7 +60,7 @@ int pipe_scale_init(struct pipe_scale *scale, const struct adp_pipe_stage *stage
 void pipe_slowest_round(struct pipe_round *round, const struct pipe_scale *scale,
                         const struct adp_pipe_stage *stages, uint32_t n_ranks)
 {
-	/* Dinkelbach: guess the mean, look for a run of ranks above it, take its mean as the next guess. */
+	/* Dinkelbach: guess the mean, find the ranks furthest above it, guess again. */
 	*round = (struct pipe_round){.first_rank = 0, .n_ranks = 1, .ticks = -1};
 	for (uint32_t s = 0; s < n_ranks; s++) {
 		int64_t work = pipe_ticks(scale, stages[s].fwd_s) + pipe_ticks(scale, stages[s].bwd_s);
@@ -65,8 +70,9 @@ void pipe_slowest_round(struct pipe_round *round, const struct pipe_scale *scale
 	}
 	for (;;) {
 		struct pipe_round best = *round;
-		int64_t above = 0, best_above = 0; /* of the run that ends here: work * length - mean * length */
-		int64_t ticks = 0;
+		/* Of the ranks up to here: their ticks; what is beyond the guess, times its n_ranks.
+		 */
+		int64_t ticks = 0, above = 0, best_above = 0;
 		uint32_t first = 0;
 
 		for (uint32_t s = 0; s < n_ranks; s++) {
@@ -123,12 +129,13 @@ struct pair {
 };
 
 /*
- * free_at[s]: end of the last operation of rank s. In half-wave u rank s runs forward (u - s) / 2 where
- * u - s is even, else backward (u + s + 1) / 2 - n_ranks; numbers outside 0..n_micro-1 do nothing.
+ * free_at[s]: end of the last operation of rank s. In half-wave u rank s runs forward (u - s) / 2
+ * where u - s is even, else backward (u + s + 1) / 2 - n_ranks; numbers outside 0..n_micro-1 do
+ * nothing.
  */
 struct flow {
 	uint32_t n_ranks, n_micro;
-	int64_t first_fwd, last_bwd; /* durations that no pair holds: rank 0 forward, last rank backward */
+	int64_t first_fwd, last_bwd; /* durations that no pair holds: of rank 0, of the last rank */
 	struct pair *pairs;          /* n_ranks - 1 */
 	int64_t *free_at, *before;   /* n_ranks each */
 };
@@ -145,14 +152,14 @@ static inline void run_pair(int64_t *free_at, const struct pair *pair)
 static void half_wave_at_edge(struct flow *flow, int64_t u)
 {
 	int64_t last = (int64_t)flow->n_ranks - 1, n = flow->n_micro;
-	int64_t fwd_low = u - 2 * n + 2, fwd_high = u;             /* ranks with a forward in range */
+	int64_t fwd_low = u - 2 * n + 2, fwd_high = u; /* ranks with a forward in range */
 	int64_t bwd_low = 2 * last + 1 - u, bwd_high = 2 * (n + last) - 1 - u; /* with a backward */
-	int64_t low = pipe_min(fwd_low - 1, bwd_low), high = pipe_max(fwd_high - 1, bwd_high);
+	/* Lower ranks of the pairs at work. */
+	int64_t low = pipe_max(pipe_min(fwd_low - 1, bwd_low), 0);
+	int64_t high = bwd_low > last ? fwd_high - 1 : pipe_max(fwd_high - 1, bwd_high);
 
 	if (u % 2 == 0 && fwd_low <= 0)
 		flow->free_at[0] += flow->first_fwd;
-	if (low < 0)
-		low = 0;
 	if ((u - low) % 2 == 0) /* the lower rank of a pair runs backwards */
 		low++;
 	high = pipe_min(high, last - 1);
@@ -220,14 +227,17 @@ static void steady_waves(struct flow *flow, uint64_t count, uint32_t period)
 }
 
 static void run_1f1b(int64_t *work, const struct pipe_scale *scale,
-                     const struct adp_pipe_stage *stages, uint32_t n_ranks, uint32_t n_micro, bool jump)
+                     const struct adp_pipe_stage *stages, uint32_t n_ranks, uint32_t n_micro,
+                     bool jump)
 {
 	uint32_t last = n_ranks - 1;
 	struct flow flow = {
-		.n_ranks = n_ranks, .n_micro = n_micro,
+		.n_ranks = n_ranks,
+		.n_micro = n_micro,
 		.first_fwd = pipe_ticks(scale, stages[0].fwd_s),
 		.last_bwd = pipe_ticks(scale, stages[last].bwd_s),
-		.free_at = work, .before = work + n_ranks,
+		.free_at = work,
+		.before = work + n_ranks,
 		.pairs = (struct pair *)(void *)(work + 2 * (uint64_t)n_ranks),
 	};
 	int64_t u = 0, n_half = 2 * ((int64_t)n_micro + last);
@@ -239,8 +249,10 @@ static void run_1f1b(int64_t *work, const struct pipe_scale *scale,
 		int64_t fwd = pipe_ticks(scale, stages[s + 1].fwd_s);
 
 		flow.pairs[s] = (struct pair){
-			.bwd = bwd, .bwd_from_above = bwd + pipe_ticks(scale, stages[s + 1].send_bwd_s),
-			.fwd = fwd, .fwd_from_below = fwd + pipe_ticks(scale, stages[s].send_fwd_s),
+			.bwd = bwd,
+			.bwd_from_above = bwd + pipe_ticks(scale, stages[s + 1].send_bwd_s),
+			.fwd = fwd,
+			.fwd_from_below = fwd + pipe_ticks(scale, stages[s].send_fwd_s),
 		};
 	}
 	if (n_micro > last) {
@@ -270,12 +282,19 @@ struct chunk {
 	int64_t fwd, fwd_from_below, bwd, bwd_from_above;
 };
 
+/* Which rank takes up which chunk in the coming wave. */
+struct turn {
+	uint32_t fwd_rank, fwd_chunk, bwd_rank, bwd_chunk; /* next to start */
+	uint32_t groups_to_first_bwd; /* chunk starts that lie before any backward */
+};
+
 /*
- * In wave v rank s runs forward v - s, then backward v + s - lead, each numbered along the rank's own
- * order of (micro-batch, chunk); inputs come from the ring neighbours' results of wave v - 1.
+ * In wave v rank s runs forward v - s, then backward v + s - lead, each numbered along the rank's
+ * own order of (micro-batch, chunk); inputs come from the ring neighbours' results of wave v - 1.
  */
 struct ring {
 	uint32_t n_ranks, n_chunks;
+	struct turn turn;
 	int64_t n_ops, lead;
 	struct chunk *chunks;      /* [n_chunks][n_ranks] */
 	struct chunk *now;         /* [n_ranks]: the forward and the backward chunk at work, merged */
@@ -283,22 +302,35 @@ struct ring {
 	int64_t *before;           /* [2 * n_ranks] */
 };
 
-/* Each wave at most one rank changes its forward chunk and one its backward chunk. */
-static void ring_turn(struct ring *ring, int64_t v)
+/*
+ * In each wave one rank starts a new forward chunk and one a new backward chunk: the former goes up
+ * by a rank per wave, the latter down.
+ */
+static void ring_turn(struct ring *ring)
 {
-	int64_t n = ring->n_ranks, fwd_rank = v % n, bwd_rank = ((ring->lead - v) % n + n) % n;
-	int64_t k = v + bwd_rank - ring->lead, chunk = (v - fwd_rank) / n % ring->n_chunks;
-	const struct chunk *from = &ring->chunks[chunk * n + fwd_rank];
-	struct chunk *to = &ring->now[fwd_rank];
+	struct turn *turn = &ring->turn;
+	struct chunk *to = &ring->now[turn->fwd_rank];
+	const struct chunk *from =
+		&ring->chunks[(uint64_t)turn->fwd_chunk * ring->n_ranks + turn->fwd_rank];
 
 	to->fwd = from->fwd;
 	to->fwd_from_below = from->fwd_from_below;
-	if (k >= 0) {
-		chunk = ring->n_chunks - 1 - k / n % ring->n_chunks;
-		from = &ring->chunks[chunk * n + bwd_rank];
-		to = &ring->now[bwd_rank];
+	if (++turn->fwd_rank == ring->n_ranks) {
+		turn->fwd_rank = 0;
+		turn->fwd_chunk = turn->fwd_chunk + 1 == ring->n_chunks ? 0 : turn->fwd_chunk + 1;
+	}
+	if (turn->groups_to_first_bwd == 0) {
+		from = &ring->chunks[(uint64_t)turn->bwd_chunk * ring->n_ranks + turn->bwd_rank];
+		to = &ring->now[turn->bwd_rank];
 		to->bwd = from->bwd;
 		to->bwd_from_above = from->bwd_from_above;
+	}
+	if (turn->bwd_rank-- == 0) {
+		turn->bwd_rank = ring->n_ranks - 1;
+		if (turn->groups_to_first_bwd > 0)
+			turn->groups_to_first_bwd--;
+		else
+			turn->bwd_chunk = turn->bwd_chunk == 0 ? ring->n_chunks - 1 : turn->bwd_chunk - 1;
 	}
 }
 
@@ -326,11 +358,11 @@ static inline void ring_part(struct ring *ring, int64_t low, int64_t high, bool 
 	}
 }
 
-static void ring_wave(struct ring *ring, int64_t v)
+static void ring_wave(struct ring *ring)
 {
 	int64_t n = ring->n_ranks, above = ring->free_at[0], wrapped = ring->fwd_at[n - 1];
 
-	ring_turn(ring, v);
+	ring_turn(ring);
 	ring_part(ring, 1, n, true, true, &above, wrapped);
 	ring_part(ring, 0, 1, true, true, &above, wrapped);
 }
@@ -349,7 +381,7 @@ static void ring_wave_at_edge(struct ring *ring, int64_t v)
 	int64_t bwd_end = clamp(ring->lead - v + ring->n_ops, bwd_low, n);
 	int64_t high = n;
 
-	ring_turn(ring, v);
+	ring_turn(ring);
 	while (high > 0) {
 		bool fwd = high > fwd_low && high <= fwd_end, bwd = high > bwd_low && high <= bwd_end;
 		int64_t cuts[4] = {fwd_low, fwd_end, bwd_low, bwd_end}, low = 0;
@@ -364,7 +396,7 @@ static void ring_wave_at_edge(struct ring *ring, int64_t v)
 }
 
 /* Waves v .. end-1, all ranks at work; the map repeats every n_ranks * n_chunks waves. */
-static int64_t ring_steady(struct ring *ring, int64_t v, int64_t end, bool jump)
+static void ring_steady(struct ring *ring, int64_t v, int64_t end, bool jump)
 {
 	int64_t period = (int64_t)ring->n_ranks * ring->n_chunks, by;
 	uint32_t n_state = 2 * ring->n_ranks; /* fwd_at and free_at are neighbours */
@@ -372,7 +404,8 @@ static int64_t ring_steady(struct ring *ring, int64_t v, int64_t end, bool jump)
 	while (jump && end - v >= 2 * period) {
 		memcpy(ring->before, ring->fwd_at, n_state * sizeof *ring->before);
 		for (int64_t i = 0; i < period; i++)
-			ring_wave(ring, v++);
+			ring_wave(ring);
+		v += period;
 		if (moved_as_one(&by, ring->fwd_at, ring->before, n_state)) {
 			int64_t periods = (end - v) / period;
 
@@ -381,25 +414,33 @@ static int64_t ring_steady(struct ring *ring, int64_t v, int64_t end, bool jump)
 			break;
 		}
 	}
-	while (v < end)
-		ring_wave(ring, v++);
-	return v;
+	for (; v < end; v++)
+		ring_wave(ring);
 }
 
 static void run_interleaved(int64_t *work, const struct pipe_scale *scale,
-                            const struct adp_pipe_stage *stages, uint32_t n_ranks, uint32_t n_chunks,
-                            uint32_t n_micro, bool jump)
+                            const struct adp_pipe_stage *stages, uint32_t n_ranks,
+                            uint32_t n_chunks, uint32_t n_micro, bool jump)
 {
 	uint64_t n_stages = (uint64_t)n_ranks * n_chunks;
 	struct ring ring = {
-		.n_ranks = n_ranks, .n_chunks = n_chunks,
-		.n_ops = (int64_t)n_micro * n_chunks, .lead = (int64_t)pipe_warm_up(0, n_ranks, n_chunks),
-		.fwd_at = work, .free_at = work + n_ranks, .before = work + 2 * (uint64_t)n_ranks,
+		.n_ranks = n_ranks,
+		.n_chunks = n_chunks,
+		.n_ops = (int64_t)n_micro * n_chunks,
+		.lead = (int64_t)pipe_warm_up(0, n_ranks, n_chunks),
+		.fwd_at = work,
+		.free_at = work + n_ranks,
+		.before = work + 2 * (uint64_t)n_ranks,
 		.now = (struct chunk *)(void *)(work + 4 * (uint64_t)n_ranks),
 	};
 	int64_t v = 0, n_waves = ring.n_ops + ring.lead;
 
 	ring.chunks = ring.now + n_ranks;
+	ring.turn = (struct turn){
+		.bwd_rank = (uint32_t)(ring.lead % n_ranks),
+		.bwd_chunk = n_chunks - 1,
+		.groups_to_first_bwd = (uint32_t)(ring.lead / n_ranks),
+	};
 	memset(work, 0, 2 * (uint64_t)n_ranks * sizeof *work);
 	memset(ring.now, 0, n_ranks * sizeof *ring.now);
 	for (uint64_t i = 0; i < n_stages; i++) {
@@ -409,15 +450,16 @@ static void run_interleaved(int64_t *work, const struct pipe_scale *scale,
 			.fwd = fwd,
 			.fwd_from_below = i == 0 ? NO_INPUT : fwd + pipe_ticks(scale, stages[i - 1].send_fwd_s),
 			.bwd = bwd,
-			.bwd_from_above = i + 1 == n_stages
-			                          ? NO_INPUT
-			                          : bwd + pipe_ticks(scale, stages[i + 1].send_bwd_s),
+			.bwd_from_above = i + 1 == n_stages ? NO_INPUT
+		                                        : bwd + pipe_ticks(scale, stages[i + 1].send_bwd_s),
 		};
 	}
 	while (v < n_waves && v < ring.lead)
 		ring_wave_at_edge(&ring, v++);
-	if (v < ring.n_ops)
-		v = ring_steady(&ring, v, ring.n_ops, jump);
+	if (v < ring.n_ops) {
+		ring_steady(&ring, v, ring.n_ops, jump);
+		v = ring.n_ops;
+	}
 	while (v < n_waves)
 		ring_wave_at_edge(&ring, v++);
 }
@@ -430,8 +472,8 @@ uint64_t adp_pipeline_scratch(uint32_t n_ranks, uint32_t n_chunks, uint32_t n_mi
 	return n_chunks > 1 ? (8 + 4 * (uint64_t)n_chunks) * n_ranks : 6 * (uint64_t)n_ranks;
 }
 
-static int run(double *end_s, const struct adp_pipe_stage *stages, uint32_t n_ranks, uint32_t n_chunks,
-               uint32_t n_micro, void *scratch, bool jump, struct adp_error *err)
+static int run(double *end_s, const struct adp_pipe_stage *stages, uint32_t n_ranks,
+               uint32_t n_chunks, uint32_t n_micro, void *scratch, bool jump, struct adp_error *err)
 {
 	struct pipe_scale scale;
 	int64_t *work = scratch;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lower bound of a pipeline step: the heaviest of a family of paths through the schedule's graph, in
- * the same ticks as the exact time, so that it never exceeds it. Each path and why it exists:
+ * Lower bound of a pipeline step: the heaviest of a family of paths through the schedule's graph,
+ * in the same ticks as the exact time, so that it never exceeds it. Each path and why it exists:
  * docs/internals/pipeline.md. Names below: a path enters at the end of some rank's first backward,
- * circles there, and leaves from the start of that rank's last forward. Read backwards in time, the way
- * out is a way in with forward and backward exchanged.
+ * circles there, and leaves from the start of that rank's last forward. Read backwards in time, the
+ * way out is a way in with forward and backward exchanged.
  */
 #include "adp/pipeline.h"
 
@@ -16,12 +16,17 @@ struct ticks {
 	int64_t fwd, bwd, send_fwd, send_bwd;
 };
 
-static struct ticks stage_ticks(const struct pipe_scale *scale, const struct adp_pipe_stage *stage)
+/* Nothing is sent beyond the first and the last of the n stages. */
+static struct ticks stage_ticks(const struct pipe_scale *scale, const struct adp_pipe_stage *stages,
+                                uint64_t i, uint64_t n)
 {
+	const struct adp_pipe_stage *stage = &stages[i];
+
 	return (struct ticks){
-		.fwd = pipe_ticks(scale, stage->fwd_s), .bwd = pipe_ticks(scale, stage->bwd_s),
-		.send_fwd = pipe_ticks(scale, stage->send_fwd_s),
-		.send_bwd = pipe_ticks(scale, stage->send_bwd_s),
+		.fwd = pipe_ticks(scale, stage->fwd_s),
+		.bwd = pipe_ticks(scale, stage->bwd_s),
+		.send_fwd = i + 1 < n ? pipe_ticks(scale, stage->send_fwd_s) : 0,
+		.send_bwd = i > 0 ? pipe_ticks(scale, stage->send_bwd_s) : 0,
 	};
 }
 
@@ -29,9 +34,9 @@ static int64_t bound_1f1b(const struct pipe_scale *scale, const struct adp_pipe_
                           uint32_t n_ranks, uint32_t n_micro)
 {
 	int64_t n = n_micro, bound = 0;
-	int64_t way_up = 0, way_down = 0;          /* between rank 0 and this rank, one micro-batch */
-	int64_t slowest_fwd = 0, slowest_bwd = 0;  /* of ranks 0 .. this */
-	int64_t circle = INT64_MIN;                /* best circling below or here, less both ways */
+	int64_t way_up = 0, way_down = 0;         /* between rank 0 and this rank, one micro-batch */
+	int64_t slowest_fwd = 0, slowest_bwd = 0; /* of ranks 0 .. this */
+	int64_t circle = INT64_MIN;               /* best circling below or here, less both ways */
 	int64_t entered = INT64_MIN, left = INT64_MIN; /* the same with one end added */
 	struct pipe_round round = {.n_ranks = 1};
 	struct ticks below = {0};
@@ -39,7 +44,7 @@ static int64_t bound_1f1b(const struct pipe_scale *scale, const struct adp_pipe_
 	if (n_micro > n_ranks)
 		pipe_slowest_round(&round, scale, stages, n_ranks);
 	for (uint32_t s = 0; s < n_ranks; s++) {
-		struct ticks t = stage_ticks(scale, &stages[s]);
+		struct ticks t = stage_ticks(scale, stages, s, n_ranks);
 		int64_t work = t.fwd + t.bwd, turn, enter, leave, steps;
 
 		if (s > 0) {
@@ -48,8 +53,7 @@ static int64_t bound_1f1b(const struct pipe_scale *scale, const struct adp_pipe_
 		}
 		slowest_fwd = pipe_max(slowest_fwd, t.fwd);
 		slowest_bwd = pipe_max(slowest_bwd, t.bwd);
-		/* To the end of the first backward, and from the start of the last forward; plus the ways
-		 * from there to the ends of rank 0, which the circle takes off again. */
+		/* To the end of the first backward and on to rank 0, which the circle takes off again. */
 		turn = pipe_min((int64_t)pipe_warm_up(s, n_ranks, 1), n - 1);
 		enter = way_up + turn * slowest_fwd + work + way_down;
 		leave = way_up + turn * slowest_bwd + work + way_down;
@@ -58,7 +62,8 @@ static int64_t bound_1f1b(const struct pipe_scale *scale, const struct adp_pipe_
 			int64_t most = steps * work;
 
 			if (round.n_ranks > 1 && s == round.first_rank)
-				most = pipe_max(most, steps / round.n_ranks * round.ticks + steps % round.n_ranks * work);
+				most = pipe_max(most,
+				                steps / round.n_ranks * round.ticks + steps % round.n_ranks * work);
 			circle = pipe_max(circle, most - way_up - way_down);
 			entered = pipe_max(entered, circle + enter);
 			left = pipe_max(left, circle + leave);
@@ -78,13 +83,14 @@ struct rank_work {
 	struct ticks first, last, sum;
 };
 
-static struct rank_work rank_work(const struct pipe_scale *scale, const struct adp_pipe_stage *stages,
-                                  uint32_t s, uint32_t n_ranks, uint32_t n_chunks)
+static struct rank_work rank_work(const struct pipe_scale *scale,
+                                  const struct adp_pipe_stage *stages, uint32_t s, uint32_t n_ranks,
+                                  uint64_t n_chunks)
 {
 	struct rank_work work = {.sum = {0}};
 
-	for (uint32_t c = 0; c < n_chunks; c++) {
-		work.last = stage_ticks(scale, &stages[(uint64_t)c * n_ranks + s]);
+	for (uint64_t c = 0; c < n_chunks; c++) {
+		work.last = stage_ticks(scale, stages, c * n_ranks + s, n_chunks * n_ranks);
 		if (c == 0)
 			work.first = work.last;
 		work.sum.fwd += work.last.fwd;
@@ -98,18 +104,21 @@ static struct rank_work rank_work(const struct pipe_scale *scale, const struct a
 /* The first warm_up + 1 forwards of a rank (or, read backwards, its last backwards). */
 static int64_t head(int64_t first, int64_t last, int64_t sum, int64_t beyond, int64_t n_ranks)
 {
-	/* All of each chunk's first group but the last chunk's, of that and of the next group what is left. */
+	/* A group of every chunk but the last, then what is left of that one, then of the next group.
+	 */
 	return n_ranks * (sum - last) + pipe_min(beyond, n_ranks) * last +
 	       pipe_max(beyond - n_ranks, 0) * first;
 }
 
-static int64_t bound_interleaved(const struct pipe_scale *scale, const struct adp_pipe_stage *stages,
-                                 uint32_t n_ranks, uint32_t n_chunks, uint32_t n_micro)
+static int64_t bound_interleaved(const struct pipe_scale *scale,
+                                 const struct adp_pipe_stage *stages, uint32_t n_ranks,
+                                 uint32_t n_chunks, uint32_t n_micro)
 {
 	int64_t n = n_micro, p = n_ranks, bound = 0;
-	int64_t enter = 0, leave = 0;       /* end of the last rank's first backward; its mirror image */
-	int64_t first_up = 0, first_down = 0, last_up = 0, last_down = 0; /* one chunk, rank 0 to here */
-	int64_t all_fwd = 0, all_bwd = 0;
+	int64_t enter = 0, leave = 0;         /* to the end of the first backward; its mirror image */
+	int64_t first_up = 0, first_down = 0; /* rank 0 to here within the first chunk */
+	int64_t last_up = 0, last_down = 0;   /* and within the last */
+	int64_t all_fwd = 0, all_bwd = 0;     /* one micro-batch through all chunks */
 	struct rank_work below = {.sum = {0}}, above; /* the neighbour seen before */
 
 	for (uint32_t s = 0; s < n_ranks; s++) {
@@ -122,22 +131,18 @@ static int64_t bound_interleaved(const struct pipe_scale *scale, const struct ad
 			first_down += below.first.bwd + work.first.send_bwd;
 			last_up += below.last.fwd + below.last.send_fwd;
 			last_down += below.last.bwd + work.last.send_bwd;
-		} else {
-			all_bwd -= work.first.send_bwd; /* rank 0, chunk 0 sends no gradient on */
 		}
 		/* The last chunk's first forward waits for a whole group of each earlier chunk. */
 		enter = pipe_max(enter, first_up + p * (work.sum.fwd - work.last.fwd) - last_up);
 		leave = pipe_max(leave, first_down + p * (work.sum.bwd - work.last.bwd) - last_down);
 		below = work;
 	}
-	all_fwd -= below.last.send_fwd; /* nor the last chunk an activation */
 	enter = pipe_max(enter + last_up + below.last.fwd, all_fwd) + below.last.bwd;
 	leave = pipe_max(leave + last_down + below.last.bwd, all_bwd) + below.last.fwd;
 	above = below;
 	for (uint32_t s = n_ranks; s-- > 0;) {
-		struct rank_work work = s + 1 == n_ranks
-		                                ? above
-		                                : rank_work(scale, stages, s, n_ranks, n_chunks);
+		struct rank_work work = s + 1 == n_ranks ? above
+		                                         : rank_work(scale, stages, s, n_ranks, n_chunks);
 		int64_t fwd = n * work.sum.fwd, bwd = n * work.sum.bwd;
 		int64_t beyond = pipe_min(2 * (p - 1 - s) + 1, n > p ? 2 * p : p);
 		int64_t head_fwd = head(work.first.fwd, work.last.fwd, work.sum.fwd, beyond, p);

@@ -37,7 +37,7 @@ static inline int64_t pipe_min(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-/* Forwards a rank runs before its first backward, were there micro-batches without end, less one. */
+/* Forwards of the warm-up; one more precedes the first backward, where there are that many. */
 static inline uint64_t pipe_warm_up(uint32_t rank, uint32_t n_ranks, uint32_t n_chunks)
 {
 	uint64_t below = n_ranks - 1 - rank;
@@ -47,7 +47,7 @@ static inline uint64_t pipe_warm_up(uint32_t rank, uint32_t n_ranks, uint32_t n_
 
 /*
  * The circuit with the largest mean in the steady state of 1F1B: a round over n_ranks neighbouring
- * ranks, which carries that many micro-batches. The shortest found where several have the same mean.
+ * ranks, which carries that many micro-batches. The shorter one where two have the same mean.
  */
 struct pipe_round {
 	uint32_t first_rank, n_ranks;

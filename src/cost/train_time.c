@@ -15,7 +15,8 @@ static double n_steps(const struct adp_train *train)
 	return ceil(train->tokens / step_tokens); /* infinite for a step without tokens */
 }
 
-static double checkpoint_stall_s(const struct adp_train *train, uint64_t n_nodes, double state_bytes)
+static double checkpoint_stall_s(const struct adp_train *train, uint64_t n_nodes,
+                                 double state_bytes)
 {
 	if (train->checkpoint_stall_s > 0)
 		return train->checkpoint_stall_s;
@@ -25,8 +26,8 @@ static double checkpoint_stall_s(const struct adp_train *train, uint64_t n_nodes
 }
 
 /* job_mtbf_s: 0 = no failures. A job cannot save more often than once a step. */
-static double checkpoint_interval_s(const struct adp_train *train, double job_mtbf_s, double stall_s,
-                                    double step_s)
+static double checkpoint_interval_s(const struct adp_train *train, double job_mtbf_s,
+                                    double stall_s, double step_s)
 {
 	double interval_s = DEFAULT_INTERVAL_S;
 
@@ -38,8 +39,8 @@ static double checkpoint_interval_s(const struct adp_train *train, double job_mt
 }
 
 /*
- * total = compute + checkpoints + failures * (half an interval + restart) with failures = total / MTBF:
- * work done twice and restarts can fail too. Linear in total, so solved at once.
+ * total = compute + checkpoints + failures * (half an interval + restart), where failures is
+ * total / MTBF: work done twice and restarts can fail too. Linear in total, so solved at once.
  */
 static void add_failures(struct adp_train_time *out, double job_mtbf_s, double restart_s)
 {
@@ -71,8 +72,8 @@ void adp_train_time(struct adp_train_time *out, const struct adp_train *train, d
 
 	*out = (struct adp_train_time){.n_steps = n_steps(train), .step_s = step_s};
 	out->checkpoint_stall_s = checkpoint_stall_s(train, n_nodes, state_bytes);
-	out->checkpoint_interval_s =
-		checkpoint_interval_s(train, job_mtbf_s, out->checkpoint_stall_s, step_s);
+	out->checkpoint_interval_s = checkpoint_interval_s(train, job_mtbf_s, out->checkpoint_stall_s,
+	                                                   step_s);
 	if (out->n_steps == 0)
 		return;
 	out->compute_s = out->n_steps * step_s;

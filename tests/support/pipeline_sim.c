@@ -103,7 +103,8 @@ static int write_program(struct actor *actor, uint32_t rank, uint32_t n_ranks, u
                          uint32_t n_micro)
 {
 	uint64_t n_each = (uint64_t)n_micro * n_chunks, warm_up, n_fwd = 0, n_bwd = 0;
-	struct operation *table = calloc(n_each, sizeof *table); /* forward order of (micro-batch, chunk) */
+	struct operation *table = calloc(n_each,
+	                                 sizeof *table); /* forward order of (micro-batch, chunk) */
 
 	actor->program = calloc(2 * n_each, sizeof *actor->program);
 	actor->arrived = calloc(2 * n_each, sizeof *actor->arrived);
@@ -148,8 +149,9 @@ static bool *input_flag(const struct play *play, uint32_t replica, uint32_t rank
 	uint64_t n_micro = play->sim->n_micro[replica];
 
 	return &actor_of(play, replica, rank)
-	                ->arrived[((uint64_t)operation.backward * play->sim->n_chunks + operation.chunk) *
-	                                  n_micro + operation.micro];
+	            ->arrived[((uint64_t)operation.backward * play->sim->n_chunks + operation.chunk) *
+	                          n_micro +
+	                      operation.micro];
 }
 
 /* The first chunk's data and, at the end of the model, the loss need no message. */
@@ -181,16 +183,20 @@ static void start_next(struct play *play, uint32_t replica, uint32_t rank, doubl
 	actor->busy = true;
 	sim->n_operations++;
 	if (!operation.backward) {
-		double *peak = sim->alive_peak ? &sim->alive_peak[(uint64_t)replica * sim->n_ranks + rank] : NULL;
+		double *peak = sim->alive_peak ? &sim->alive_peak[(uint64_t)replica * sim->n_ranks + rank]
+		                               : NULL;
 
 		actor->alive += sim->chunk_size ? sim->chunk_size[operation.chunk] : 1;
 		if (peak && actor->alive > *peak)
 			*peak = actor->alive;
 	}
 	queue_push(&play->queue, (struct event){
-		.s = now_s + (operation.backward ? stage->bwd_s : stage->fwd_s), .kind = DONE,
-		.replica = replica, .rank = rank, .operation = operation,
-	});
+								 .s = now_s + (operation.backward ? stage->bwd_s : stage->fwd_s),
+								 .kind = DONE,
+								 .replica = replica,
+								 .rank = rank,
+								 .operation = operation,
+							 });
 }
 
 static void send_on(struct play *play, const struct event *done)

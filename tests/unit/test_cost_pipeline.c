@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
+
 #include <cmocka.h>
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "adp/pipeline.h"
 
@@ -39,8 +41,9 @@ static void end_of(double *end_s, const struct instance *x)
 {
 	assert_true(adp_pipeline_scratch(x->n_ranks, x->n_chunks, x->n_micro) <=
 	            sizeof scratch / sizeof *scratch);
-	assert_int_equal(adp_pipeline_end(end_s, x->stages, x->n_ranks, x->n_chunks, x->n_micro, scratch,
-	                                  NULL), ADP_OK);
+	assert_int_equal(
+		adp_pipeline_end(end_s, x->stages, x->n_ranks, x->n_chunks, x->n_micro, scratch, NULL),
+		ADP_OK);
 }
 
 static double step_of(const struct instance *x)
@@ -56,8 +59,8 @@ static double bound_of(const struct instance *x)
 	return adp_pipeline_bound(x->stages, x->n_ranks, x->n_chunks, x->n_micro);
 }
 
-static struct instance equal_stages(uint32_t n_ranks, uint32_t n_chunks, uint32_t n_micro, double fwd_s,
-                                    double bwd_s, double send_s)
+static struct instance equal_stages(uint32_t n_ranks, uint32_t n_chunks, uint32_t n_micro,
+                                    double fwd_s, double bwd_s, double send_s)
 {
 	struct instance x = {.n_ranks = n_ranks, .n_chunks = n_chunks, .n_micro = n_micro};
 
@@ -106,7 +109,8 @@ static struct adp_pipe_stage random_stage(enum kind kind, double scale_s)
 		send_s = 5 * scale_s * random_frac();
 		break;
 	case SMALL_INTEGERS: /* ties and zeros everywhere */
-		return (struct adp_pipe_stage){random_in(0, 3), random_in(0, 3), random_in(0, 2), random_in(0, 2)};
+		return (struct adp_pipe_stage){random_in(0, 3), random_in(0, 3), random_in(0, 2),
+		                               random_in(0, 2)};
 	case FAST_LINKS:
 		send_s = 0;
 		break;
@@ -118,7 +122,8 @@ static struct adp_pipe_stage random_stage(enum kind kind, double scale_s)
 
 static struct instance random_instance(void)
 {
-	struct instance x = {.n_ranks = random_in(1, 12), .n_chunks = random_in(0, 1) ? 1 : random_in(2, 4)};
+	struct instance x = {.n_ranks = random_in(1, 12),
+	                     .n_chunks = random_in(0, 1) ? 1 : random_in(2, 4)};
 	enum kind kind = (enum kind)random_in(0, N_KINDS - 1);
 	double scale_s = exp(10 * random_frac() - 5);
 
@@ -162,8 +167,10 @@ static void one_rank_works_without_a_bubble(void **state)
 
 static void one_micro_batch_pays_every_stage_and_transfer(void **state)
 {
-	struct instance x = {.n_ranks = 3, .n_chunks = 1, .n_micro = 1, .stages = {
-		{1, 2, 0.5, 9}, {3, 4, 0.25, 0.125}, {5, 6, 9, 0.0625}}};
+	struct instance x = {.n_ranks = 3,
+	                     .n_chunks = 1,
+	                     .n_micro = 1,
+	                     .stages = {{1, 2, 0.5, 9}, {3, 4, 0.25, 0.125}, {5, 6, 9, 0.0625}}};
 
 	(void)state;
 	/* 1 + 0.5 + 3 + 0.25 + 5 + 6 + 0.0625 + 4 + 0.125 + 2; the sends of 9 lead nowhere. */
@@ -221,8 +228,13 @@ static void ten_thousand_random_instances_equal_the_event_simulation(void **stat
 		struct instance x = random_instance();
 		double end_s[MAX_RANKS], sim_s[MAX_RANKS], alive[MAX_RANKS];
 		struct pipe_sim sim = {
-			.stages = x.stages, .n_ranks = x.n_ranks, .n_chunks = x.n_chunks, .n_replicas = 1,
-			.n_micro = &x.n_micro, .end_s = sim_s, .alive_peak = alive,
+			.stages = x.stages,
+			.n_ranks = x.n_ranks,
+			.n_chunks = x.n_chunks,
+			.n_replicas = 1,
+			.n_micro = &x.n_micro,
+			.end_s = sim_s,
+			.alive_peak = alive,
 		};
 
 		assert_int_equal(pipe_sim_run(&sim), 0);
@@ -250,8 +262,12 @@ static void large_instances_equal_the_event_simulation(void **state)
 		struct instance x = {.n_ranks = i % 2 ? 64 : 33, .n_chunks = i < 2 ? 1 : 3};
 		double end_s[MAX_RANKS], sim_s[MAX_RANKS];
 		struct pipe_sim sim = {
-			.stages = x.stages, .n_ranks = x.n_ranks, .n_chunks = x.n_chunks, .n_replicas = 1,
-			.n_micro = &x.n_micro, .end_s = sim_s,
+			.stages = x.stages,
+			.n_ranks = x.n_ranks,
+			.n_chunks = x.n_chunks,
+			.n_replicas = 1,
+			.n_micro = &x.n_micro,
+			.end_s = sim_s,
 		};
 
 		x.n_micro = i < 2 ? 1024 : 6 * x.n_ranks;
@@ -273,10 +289,39 @@ static void the_jump_over_the_periodic_part_changes_no_bit(void **state)
 		double jump_s[MAX_RANKS], plain_s[MAX_RANKS];
 
 		end_of(jump_s, &x);
-		assert_int_equal(adp_pipeline_end_stepwise(plain_s, x.stages, x.n_ranks, x.n_chunks, x.n_micro,
-		                                           scratch, NULL), ADP_OK);
+		assert_int_equal(adp_pipeline_end_stepwise(plain_s, x.stages, x.n_ranks, x.n_chunks,
+		                                           x.n_micro, scratch, NULL),
+		                 ADP_OK);
 		assert_memory_equal(jump_s, plain_s, x.n_ranks * sizeof *jump_s);
 	}
+}
+
+static void a_billion_micro_batches_cost_no_more_than_a_hundred(void **state)
+{
+	const uint32_t n_micro = 1u << 30;
+	clock_t start = clock();
+
+	(void)state;
+	for (uint32_t n_chunks = 1; n_chunks <= 2; n_chunks++) {
+		struct instance x = equal_stages(4, n_chunks, n_micro, 1, 2, 0);
+
+		/* As above: every chunk of every micro-batch 3 s, and a bubble of three ranks by 3 s. */
+		assert_near(step_of(&x), 3.0 * n_chunks * n_micro + 9, 0);
+		assert_near(bound_of(&x), step_of(&x), 0);
+	}
+	/* Step by step it would be 2^30 * (8 + 16) operations. */
+	assert_true(clock() - start < 2 * CLOCKS_PER_SEC);
+}
+
+static void transfers_that_lead_nowhere_do_not_count(void **state)
+{
+	struct instance x = equal_stages(4, 1, 8, 1, 2, 0);
+
+	(void)state;
+	x.stages[3].send_fwd_s = 1e200; /* from the last rank on, and from the first one back */
+	x.stages[0].send_bwd_s = 1e200;
+	assert_near(step_of(&x), 33, 1e-12);
+	assert_near(bound_of(&x), 33, 1e-12);
 }
 
 static void no_time_that_grows_makes_the_step_shorter(void **state)
@@ -355,10 +400,10 @@ static void the_first_rank_holds_one_micro_batch_per_rank(void **state)
 	assert_near(adp_pipeline_in_flight(0, 4, 1, 16), 4, 0);
 	assert_near(adp_pipeline_in_flight(3, 4, 1, 16), 1, 0);
 	assert_near(adp_pipeline_in_flight(0, 4, 1, 3), 3, 0);
-	/* Interleaved: (2 * 3 + 1 * 4 + 1) / 2 chunks; the 1 + (p-1)/(p*v) of Korthikanti et al. = 4 * 1.375. */
+	/* (2 * 3 + 1 * 4 + 1) / 2 chunks; 4 * (1 + (p-1) / (p*v)) of Korthikanti et al. = 4 * 1.375. */
 	assert_near(adp_pipeline_in_flight(0, 4, 2, 16), 5.5, 0);
 	assert_near(adp_pipeline_in_flight(3, 4, 2, 16), 2.5, 0);
-	assert_near(adp_pipeline_in_flight(0, 4, 2, 4), 4, 0); /* no more than there are */
+	assert_near(adp_pipeline_in_flight(0, 4, 2, 4), 4, 0);  /* no more than there are */
 	assert_near(adp_pipeline_in_flight(4, 4, 1, 16), 0, 0); /* no such rank */
 }
 
@@ -370,15 +415,22 @@ static void chunks_of_unequal_size_peak_where_the_simulation_says(void **state)
 		struct instance x = random_instance();
 		double end_s[MAX_RANKS], alive[MAX_RANKS], size[MAX_CHUNKS];
 		struct pipe_sim sim = {
-			.stages = x.stages, .n_ranks = x.n_ranks, .n_chunks = x.n_chunks, .n_replicas = 1,
-			.n_micro = &x.n_micro, .end_s = end_s, .alive_peak = alive, .chunk_size = size,
+			.stages = x.stages,
+			.n_ranks = x.n_ranks,
+			.n_chunks = x.n_chunks,
+			.n_replicas = 1,
+			.n_micro = &x.n_micro,
+			.end_s = end_s,
+			.alive_peak = alive,
+			.chunk_size = size,
 		};
 
 		for (uint32_t c = 0; c < x.n_chunks; c++)
 			size[c] = random_in(0, 9);
 		assert_int_equal(pipe_sim_run(&sim), 0);
 		for (uint32_t s = 0; s < x.n_ranks; s++)
-			assert_near(adp_pipeline_alive_peak(size, s, x.n_ranks, x.n_chunks, x.n_micro), alive[s], 1e-9);
+			assert_near(adp_pipeline_alive_peak(size, s, x.n_ranks, x.n_chunks, x.n_micro),
+			            alive[s], 1e-9);
 	}
 }
 
@@ -394,8 +446,13 @@ static void replicas_with_unequal_counts_meet_at_the_reduction(void **state)
 		double sim_s[MAX_REPLICAS * MAX_RANKS], reduced_s[MAX_RANKS], reduce_s[MAX_RANKS];
 		double ready_s[MAX_RANKS] = {0};
 		struct pipe_sim sim = {
-			.stages = x.stages, .n_ranks = x.n_ranks, .n_chunks = x.n_chunks,
-			.n_replicas = n_replicas, .n_micro = n_micro, .end_s = sim_s, .reduce_s = reduce_s,
+			.stages = x.stages,
+			.n_ranks = x.n_ranks,
+			.n_chunks = x.n_chunks,
+			.n_replicas = n_replicas,
+			.n_micro = n_micro,
+			.end_s = sim_s,
+			.reduce_s = reduce_s,
 			.reduced_s = reduced_s,
 		};
 
@@ -488,6 +545,8 @@ int main(void)
 		cmocka_unit_test(ten_thousand_random_instances_equal_the_event_simulation),
 		cmocka_unit_test(large_instances_equal_the_event_simulation),
 		cmocka_unit_test(the_jump_over_the_periodic_part_changes_no_bit),
+		cmocka_unit_test(a_billion_micro_batches_cost_no_more_than_a_hundred),
+		cmocka_unit_test(transfers_that_lead_nowhere_do_not_count),
 		cmocka_unit_test(no_time_that_grows_makes_the_step_shorter),
 		cmocka_unit_test(the_bound_is_exact_for_equal_stages),
 		cmocka_unit_test(the_bound_is_close_on_mixed_fleets),

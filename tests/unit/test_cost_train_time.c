@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
+
 #include <cmocka.h>
 
 #include <math.h>
@@ -24,7 +25,10 @@ static void near_at(double got, double want, double relative, const char *file, 
 
 /* 1000 steps of 8 sequences of 100 tokens; every checkpoint stalls 10 s. */
 static const struct adp_train base = {
-	.global_batch_seqs = 8, .seq_tokens = 100, .tokens = 800000, .checkpoint_stall_s = 10,
+	.global_batch_seqs = 8,
+	.seq_tokens = 100,
+	.tokens = 800000,
+	.checkpoint_stall_s = 10,
 	.checkpoint_interval_s = 500,
 };
 
@@ -40,7 +44,6 @@ static struct adp_train_time timed(struct adp_train train, double step_s, uint64
 	adp_train_time(&time, &train, step_s, n_gpus, 2, 4e12);
 	return time;
 }
-
 
 static void steps_cover_the_last_partial_batch(void **state)
 {
@@ -91,7 +94,8 @@ static void failures_are_counted_over_the_whole_time(void **state)
 	assert_near(time.n_failures, 2.04 / 0.7, 1e-12);
 	assert_near(time.lost_work_s, 2.04 / 0.7 * 250, 1e-12);
 	assert_near(time.restarts_s, 2.04 / 0.7 * 50, 1e-12);
-	assert_near(time.total_s, time.compute_s + time.checkpoints_s + time.lost_work_s + time.restarts_s, 1e-12);
+	assert_near(time.total_s,
+	            time.compute_s + time.checkpoints_s + time.lost_work_s + time.restarts_s, 1e-12);
 	assert_near(time.n_failures, time.total_s / 1000, 1e-12);
 }
 
@@ -177,7 +181,8 @@ static void a_job_that_fails_faster_than_it_saves_never_ends(void **state)
 	train = base;
 	train.checkpoint_interval_s = 0;
 	train.mtbf_s = 5000;
-	assert_true(endless(timed(train, 2, 1000).total_s)); /* MTBF 5 s, stall 10 s: sqrt(100) / 2 = 5 s */
+	assert_true(
+		endless(timed(train, 2, 1000).total_s)); /* MTBF 5 s, stall 10 s: sqrt(100) / 2 = 5 s */
 	assert_false(endless(timed(train, 2, 990).total_s));
 }
 

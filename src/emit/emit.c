@@ -75,14 +75,19 @@ static int emit_megatron(struct adp_emit_set *set, const struct adp_plan *plan, 
 	static const char args_file[] = "megatron.args";
 	struct emit_args args = {.arena = arena};
 	struct adp_strbuf text = {0};
-	int rc = emit_megatron_model(&args, plan, err);
+	struct adp_engine *engine = NULL;
+	const char *spec = adp_arena_printf(arena, "megatron@%s", plan->engine_version);
+	int rc = spec ? adp_engine_load(&engine, spec, NULL, err) : adp_nomem(err);
 
 	if (rc == ADP_OK)
-		rc = emit_megatron_run(&args, plan, err);
+		rc = emit_megatron_model(&args, plan, err);
+	if (rc == ADP_OK)
+		rc = emit_megatron_run(&args, plan, engine, err);
+	adp_engine_destroy(engine);
+	if (rc == ADP_OK && args.failed)
+		rc = adp_nomem(err);
 	if (rc)
 		return rc;
-	if (args.failed)
-		return adp_nomem(err);
 	rc = emit_flags_check(args.arg, args.n, plan->engine_version, err);
 	if (rc)
 		return rc;
@@ -96,6 +101,8 @@ static int emit_megatron(struct adp_emit_set *set, const struct adp_plan *plan, 
 	if (rc)
 		return rc;
 
+	if (args.note)
+		set->notes[set->n_notes++] = launch->note = args.note;
 	launch->args_file = args_file;
 	launch->forbid_max_connections = emit_megatron_fsdp(plan);
 	if (!launch->forbid_max_connections && (plan->tp > 1 || plan->cp > 1))

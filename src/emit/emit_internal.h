@@ -31,6 +31,7 @@ char *emit_show(char *out, size_t size, const char *text);
 bool emit_is_address(const char *text);
 
 struct emit_launch {
+	const char *note;             /* a comment line more, or NULL */
 	const char *args_file;        /* arguments for the script, one a line; NULL = none */
 	const char *plan_file;        /* exported as ADP_PLAN; NULL = none */
 	const char *master_addr;
@@ -58,6 +59,7 @@ struct emit_args {
 	struct emit_arg *arg;
 	uint32_t n, cap;
 	int failed; /* 0 or ADP_ENOMEM; sticky */
+	const char *note; /* what the plan cannot tell and the user must add; static, or NULL */
 };
 void emit_arg_flag(struct emit_args *args, const char *flag);
 void emit_arg_text(struct emit_args *args, const char *flag, const char *value);
@@ -73,7 +75,8 @@ int emit_flags_check(const struct emit_arg *args, uint32_t n, const char *versio
 /* Flags of the model's architecture; refuses what Megatron's GPT model cannot be told. */
 int emit_megatron_model(struct emit_args *args, const struct adp_plan *plan, struct adp_error *err);
 /* Flags of the parallel layout, batch, precision, memory, optimizer and checkpoint. */
-int emit_megatron_run(struct emit_args *args, const struct adp_plan *plan, struct adp_error *err);
+int emit_megatron_run(struct emit_args *args, const struct adp_plan *plan, const struct adp_engine *engine,
+                      struct adp_error *err);
 bool emit_megatron_fsdp(const struct adp_plan *plan); /* ZeRO 2 and 3 */
 
 #endif

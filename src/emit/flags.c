@@ -50,7 +50,8 @@ static bool parse_version(uint64_t *out, const char *text)
 				number = number * 10 + (uint64_t)(*text - '0');
 			if (text == start || number >= LIMIT || (*text && *text != '.'))
 				return false;
-			text += *text == '.';
+			if (*text == '.' && *++text == '\0')
+				return false;
 		} else if (part == 0) {
 			return false;
 		}

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 uint32_t emit_equal_micro(const struct adp_plan *plan)
 {
@@ -18,7 +19,7 @@ bool emit_before_blackwell(const char *arch)
 	static const char *const older[] = {"Pascal", "Volta", "Turing", "Ampere", "Ada", "Hopper"};
 
 	for (size_t i = 0; i < sizeof older / sizeof older[0]; i++)
-		if (strcmp(arch, older[i]) == 0)
+		if (strcasecmp(arch, older[i]) == 0)
 			return true;
 	return false;
 }
@@ -184,6 +185,8 @@ void emit_launch_script(struct adp_strbuf *out, const struct adp_plan *plan, con
 
 	adp_strbuf_add(out, script_head);
 	add_summary(out, plan, n_agents);
+	if (launch->note)
+		adp_strbuf_addf(out, "# Note: %s.\n#\n", launch->note);
 	add_settings(out, launch);
 	add_environment(out, plan, launch);
 	add_nodes(out, plan, agents, sorted, n_agents, launch);

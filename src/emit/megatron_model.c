@@ -5,13 +5,19 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* Traits of struct adp_model that Megatron's GPT model can be told. All others are refused. */
 static const struct {
-	const char *trait, *flag;
-} trait_flags[] = {
-	{"shared-expert-gate", "--moe-shared-expert-gate"},
-	{"zero-centred-norm", "--apply-layernorm-1p"},
+	const char *trait;
+	const char *flag; /* NULL: told by another flag, or by the note */
+	const char *note;
+} known_traits[] = {
+	{"rope-scaling", NULL,
+	 "rotary scaling: the plan does not carry it; append --use-rope-scaling and --rope-scaling-factor if the model needs it"},
+	{"shared-expert-gate", "--moe-shared-expert-gate", NULL},
+	{"window", NULL, NULL}, /* --window-size */
+	{"zero-centred-norm", "--apply-layernorm-1p", NULL},
 };
 
 static int refuse(const struct adp_plan *plan, const char *feature, struct adp_error *err)
@@ -25,17 +31,20 @@ static int refuse(const struct adp_plan *plan, const char *feature, struct adp_e
 static int add_traits(struct emit_args *args, const struct adp_plan *plan, struct adp_error *err)
 {
 	const struct adp_plan_model *m = &plan->model;
-	enum { N = sizeof trait_flags / sizeof trait_flags[0] };
+	enum { N = sizeof known_traits / sizeof known_traits[0] };
 
 	for (uint32_t i = 0; i < m->n_traits; i++) {
 		unsigned k = 0;
 		char shown[128];
 
-		while (k < N && strcmp(trait_flags[k].trait, m->traits[i]) != 0)
+		while (k < N && strcmp(known_traits[k].trait, m->traits[i]) != 0)
 			k++;
 		if (k == N)
 			return refuse(plan, emit_show(shown, sizeof shown, m->traits[i]), err);
-		emit_arg_flag(args, trait_flags[k].flag);
+		if (known_traits[k].flag)
+			emit_arg_flag(args, known_traits[k].flag);
+		if (known_traits[k].note)
+			args->note = known_traits[k].note;
 	}
 	return ADP_OK;
 }
@@ -132,7 +141,7 @@ static bool has_grouped_gemm(const struct adp_plan *plan)
 
 	for (uint32_t i = 0; i < plan->n_gpu_types; i++)
 		for (size_t k = 0; plan->gpus[i].n_used && k < sizeof older / sizeof older[0]; k++)
-			if (strcmp(plan->gpus[i].arch, older[k]) == 0)
+			if (strcasecmp(plan->gpus[i].arch, older[k]) == 0)
 				return false;
 	return true;
 }
@@ -174,21 +183,43 @@ static int add_vocabulary(struct emit_args *args, const struct adp_plan *plan, s
 	return ADP_OK;
 }
 
+static int check_sizes(const struct adp_plan *plan, struct adp_error *err)
+{
+	const struct adp_plan_model *m = &plan->model;
+	const struct {
+		const char *name;
+		uint64_t value;
+	} sizes[] = {
+		{"layers", m->n_layers}, {"hidden", m->hidden}, {"heads", m->n_heads}, {"kvHeads", m->n_kv_heads},
+		{"headDim", m->head_dim}, {"vocab", m->vocab}, {"ffnHidden", m->ffn_hidden + m->expert_ffn_hidden},
+		{"expertsPerToken", m->n_experts ? m->top_k : 1}, {"expertFfnHidden", m->n_experts ? m->expert_ffn_hidden : 1},
+	};
+
+	for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+		if (sizes[i].value == 0)
+			return adp_fail(err, ADP_EINVAL, "model.%s: 0, must be at least 1", sizes[i].name);
+	if (m->n_experts && m->top_k > m->n_experts)
+		return adp_fail(err, ADP_EINVAL, "model.expertsPerToken: %u of %u experts", m->top_k, m->n_experts);
+	if (m->n_experts && m->n_dense_first >= m->n_layers)
+		return adp_fail(err, ADP_EINVAL, "model.denseLayersFirst: %u of %u layers, none is left for the experts",
+		                m->n_dense_first, m->n_layers);
+	return ADP_OK;
+}
+
 int emit_megatron_model(struct emit_args *args, const struct adp_plan *plan, struct adp_error *err)
 {
 	const struct adp_plan_model *m = &plan->model;
 	bool rms = strcmp(m->norm, "rmsnorm") == 0;
-	int rc;
+	int rc = check_sizes(plan, err);
 
+	if (rc)
+		return rc;
 	if (!rms && strcmp(m->norm, "layernorm") != 0) {
 		char feature[128], shown[64];
 
 		snprintf(feature, sizeof feature, "the norm %s", emit_show(shown, sizeof shown, m->norm));
 		return refuse(plan, feature, err);
 	}
-	if (m->n_experts && m->n_dense_first >= m->n_layers)
-		return adp_fail(err, ADP_EINVAL, "model.denseLayersFirst: %u of %u layers, none is left for the experts",
-		                m->n_dense_first, m->n_layers);
 	emit_arg_count(args, "--num-layers", m->n_layers);
 	emit_arg_count(args, "--hidden-size", m->hidden);
 	emit_arg_count(args, "--ffn-hidden-size", m->ffn_hidden ? m->ffn_hidden : m->expert_ffn_hidden);

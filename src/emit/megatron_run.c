@@ -37,16 +37,16 @@ static int check_divides(uint64_t whole, const char *what, uint64_t parts, const
 	return adp_fail(err, ADP_EINVAL, "%" PRIu64 " %s cannot be divided by %s %" PRIu64, whole, what, degree, parts);
 }
 
-static int check_degrees(const struct adp_plan *plan, struct adp_error *err)
+static int check_degrees(const struct adp_plan *plan, const struct adp_engine *engine, struct adp_error *err)
 {
 	const struct adp_plan_model *m = &plan->model;
 	uint32_t low = m->n_kv_heads < plan->tp ? m->n_kv_heads : plan->tp;
 	uint32_t high = m->n_kv_heads < plan->tp ? plan->tp : m->n_kv_heads;
 	int rc = check_divides(m->n_heads, "attention heads", plan->tp, "tensor-parallel degree", err);
 
-	if (rc == ADP_OK && (low == 0 || high % low != 0))
-		rc = adp_fail(err, ADP_EINVAL, "%u KV heads are neither a multiple nor a divisor of tensor-parallel degree %u",
-		              m->n_kv_heads, plan->tp);
+	if (rc == ADP_OK && (low == 0 || high % low != 0 || (m->n_kv_heads < plan->tp && !engine->kv_replication)))
+		rc = adp_fail(err, ADP_EINVAL, "%u KV heads cannot be divided by tensor-parallel degree %u%s", m->n_kv_heads,
+		              plan->tp, engine->kv_replication ? ", nor repeated to it" : "");
 	if (rc == ADP_OK && m->ffn_hidden)
 		rc = check_divides(m->ffn_hidden, "MLP columns", plan->tp, "tensor-parallel degree", err);
 	if (rc == ADP_OK && plan->cp > 1)
@@ -216,12 +216,13 @@ static void add_checkpoint(struct emit_args *args, const struct adp_plan *plan)
 		emit_arg_count(args, "--save-interval", (uint64_t)interval);
 }
 
-int emit_megatron_run(struct emit_args *args, const struct adp_plan *plan, struct adp_error *err)
+int emit_megatron_run(struct emit_args *args, const struct adp_plan *plan, const struct adp_engine *engine,
+                      struct adp_error *err)
 {
 	int rc = check_batch(plan, err);
 
 	if (rc == ADP_OK)
-		rc = check_degrees(plan, err);
+		rc = check_degrees(plan, engine, err);
 	if (rc == ADP_OK)
 		rc = check_memory_levers(plan, err);
 	if (rc == ADP_OK)

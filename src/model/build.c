@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_BLOCK_PARAMS = 32, MAX_KINDS = 8 }; /* kinds: experts or not, window or not, whose KV heads */
+enum {
+	MAX_BLOCK_PARAMS = 32,
+	MAX_KINDS = 8
+}; /* kinds: experts or not, window or not, whose KV heads */
 
 /* Collects tensors of one block or item; a sum that reaches 2^63 is remembered, not wrapped. */
 struct tensors {
@@ -16,28 +19,32 @@ struct tensors {
 	bool overflow, nomem;
 };
 
-static void add(struct tensors *t, const char *name, const char *suffix, enum adp_shard shard, uint32_t n_copies,
-                uint64_t rows, uint64_t cols, bool matmul)
+static void add(struct tensors *t, const char *name, const char *suffix, enum adp_shard shard,
+                uint32_t n_copies, uint64_t rows, uint64_t cols, bool matmul)
 {
 	struct adp_param *param = &t->param[t->n];
 	uint64_t count = 0;
 
 	assert(t->n < MAX_BLOCK_PARAMS);
-	*param = (struct adp_param){.shard = shard, .matmul = matmul, .n_copies = n_copies, .rows = rows, .cols = cols};
+	*param = (struct adp_param){
+		.shard = shard, .matmul = matmul, .n_copies = n_copies, .rows = rows, .cols = cols};
 	param->name = adp_arena_printf(t->arena, "%s%s", name, suffix);
 	t->nomem = t->nomem || !param->name;
-	if (__builtin_mul_overflow(rows, cols, &count) || __builtin_mul_overflow(count, n_copies, &count) ||
+	if (__builtin_mul_overflow(rows, cols, &count) ||
+	    __builtin_mul_overflow(count, n_copies, &count) ||
 	    __builtin_add_overflow(t->total, count, &t->total) || t->total > INT64_MAX)
 		t->overflow = true;
 	t->n++;
 }
 
-static void add_matrix(struct tensors *t, const char *name, enum adp_shard shard, uint64_t rows, uint64_t cols, bool bias)
+static void add_matrix(struct tensors *t, const char *name, enum adp_shard shard, uint64_t rows,
+                       uint64_t cols, bool bias)
 {
 	add(t, name, ".weight", shard, 1, rows, cols, true);
 	/* The bias of a row-split matrix is added once, after the sum over ranks. */
 	if (bias)
-		add(t, name, ".bias", shard == ADP_SHARD_ROW ? ADP_SHARD_REPLICATED : shard, 1, rows, 1, false);
+		add(t, name, ".bias", shard == ADP_SHARD_ROW ? ADP_SHARD_REPLICATED : shard, 1, rows, 1,
+		    false);
 }
 
 static void add_vector(struct tensors *t, const char *name, enum adp_shard shard, uint64_t n)
@@ -56,7 +63,8 @@ static void add_attention(struct tensors *t, const struct facts *f, bool window_
 {
 	const struct names *names = f->family->names;
 	uint64_t kv_heads = window_kind ? f->window_kv_heads : f->n_kv_heads;
-	uint64_t q = (uint64_t)f->n_heads * f->head_dim, k = kv_heads * f->head_dim, v = kv_heads * f->v_head_dim;
+	uint64_t q = (uint64_t)f->n_heads * f->head_dim, k = kv_heads * f->head_dim,
+			 v = kv_heads * f->v_head_dim;
 
 	if (names->qkv) {
 		add_matrix(t, names->qkv, ADP_SHARD_COLUMN, q + k + v, f->hidden, f->qkv_bias);
@@ -72,7 +80,8 @@ static void add_attention(struct tensors *t, const struct facts *f, bool window_
 	}
 	if (window_kind ? f->window_sinks : f->sinks)
 		add(t, names->sinks, "", ADP_SHARD_COLUMN, 1, f->n_heads, 1, false);
-	add_matrix(t, names->o, ADP_SHARD_ROW, f->hidden, (uint64_t)f->n_heads * f->v_head_dim, f->out_bias);
+	add_matrix(t, names->o, ADP_SHARD_ROW, f->hidden, (uint64_t)f->n_heads * f->v_head_dim,
+	           f->out_bias);
 }
 
 static void add_mlp(struct tensors *t, const struct facts *f)
@@ -89,7 +98,8 @@ static void add_mlp(struct tensors *t, const struct facts *f)
 	add_matrix(t, names->down, ADP_SHARD_ROW, f->hidden, f->ffn, f->mlp_bias);
 }
 
-static void add_expert_matrix(struct tensors *t, const struct facts *f, const char *name, uint64_t rows, uint64_t cols)
+static void add_expert_matrix(struct tensors *t, const struct facts *f, const char *name,
+                              uint64_t rows, uint64_t cols)
 {
 	bool biased = f->family->moe->biased;
 
@@ -102,7 +112,8 @@ static void add_experts(struct tensors *t, const struct facts *f)
 {
 	const struct names *names = f->family->names;
 
-	add_matrix(t, names->router, ADP_SHARD_REPLICATED, f->n_experts, f->hidden, f->family->moe->biased);
+	add_matrix(t, names->router, ADP_SHARD_REPLICATED, f->n_experts, f->hidden,
+	           f->family->moe->biased);
 	if (names->expert_gate_up) {
 		add_expert_matrix(t, f, names->expert_gate_up, 2 * f->expert_ffn, f->hidden);
 	} else {
@@ -120,7 +131,8 @@ static void add_experts(struct tensors *t, const struct facts *f)
 }
 
 /* Copies the collected tensors into the arena. */
-static int take(const struct adp_param **params, uint32_t *n, struct tensors *t, struct adp_error *err)
+static int take(const struct adp_param **params, uint32_t *n, struct tensors *t,
+                struct adp_error *err)
 {
 	struct adp_param *copy = adp_arena_calloc(t->arena, t->n, sizeof *copy);
 
@@ -133,8 +145,8 @@ static int take(const struct adp_param **params, uint32_t *n, struct tensors *t,
 	return ADP_OK;
 }
 
-static int build_block(struct adp_block *block, struct tensors *t, const struct facts *f, const struct layer_facts *layer,
-                       struct adp_error *err)
+static int build_block(struct adp_block *block, struct tensors *t, const struct facts *f,
+                       const struct layer_facts *layer, struct adp_error *err)
 {
 	static const char *const kinds[2][2] = {{"dense", "dense-window"}, {"moe", "moe-window"}};
 
@@ -171,14 +183,16 @@ static bool same_tensors(const struct layer_facts *a, const struct layer_facts *
 }
 
 /* The index of the block for layers of this kind, built when it is the first. */
-static int find_block(uint32_t *index, struct adp_block *blocks, struct layer_facts *kinds, uint32_t *n,
-                      struct tensors *t, const struct facts *f, const struct layer_facts *layer, struct adp_error *err)
+static int find_block(uint32_t *index, struct adp_block *blocks, struct layer_facts *kinds,
+                      uint32_t *n, struct tensors *t, const struct facts *f,
+                      const struct layer_facts *layer, struct adp_error *err)
 {
 	uint32_t twin = 0;
 	int rc;
 
 	for (*index = 0; *index < *n; (*index)++)
-		if (same_tensors(&kinds[*index], layer) && kinds[*index].window_tokens == layer->window_tokens)
+		if (same_tensors(&kinds[*index], layer) &&
+		    kinds[*index].window_tokens == layer->window_tokens)
 			return ADP_OK;
 	assert(*n < MAX_KINDS);
 	kinds[*n] = *layer;
@@ -187,14 +201,15 @@ static int find_block(uint32_t *index, struct adp_block *blocks, struct layer_fa
 		return rc;
 	while (!same_tensors(&kinds[twin], layer))
 		twin++;
-	blocks[*n].params = blocks[twin].params; /* kinds that differ in the window alone share their tensors */
+	blocks[*n].params =
+		blocks[twin].params; /* kinds that differ in the window alone share their tensors */
 	(*n)++;
 	return ADP_OK;
 }
 
 /* Blocks in the order of first use, and one item per layer. */
-static int build_layers(struct adp_model *model, struct adp_item *items, struct tensors *t, const struct facts *f,
-                        struct adp_error *err)
+static int build_layers(struct adp_model *model, struct adp_item *items, struct tensors *t,
+                        const struct facts *f, struct adp_error *err)
 {
 	struct layer_facts kinds[MAX_KINDS];
 	struct adp_block *blocks = adp_arena_calloc(&model->arena, MAX_KINDS, sizeof *blocks);
@@ -213,35 +228,40 @@ static int build_layers(struct adp_model *model, struct adp_item *items, struct 
 			totals[index] = t->total;
 		if (__builtin_add_overflow(outside, totals[index], &outside) || outside > INT64_MAX)
 			t->overflow = true;
-		items[i] = (struct adp_item){ADP_ITEM_BLOCK, i, &blocks[index], blocks[index].params, blocks[index].n_params};
+		items[i] = (struct adp_item){ADP_ITEM_BLOCK, i, &blocks[index], blocks[index].params,
+		                             blocks[index].n_params};
 	}
 	t->total = outside;
 	model->blocks = blocks;
 	return ADP_OK;
 }
 
-static int build_embedding(struct adp_item *item, struct tensors *t, const struct facts *f, struct adp_error *err)
+static int build_embedding(struct adp_item *item, struct tensors *t, const struct facts *f,
+                           struct adp_error *err)
 {
 	const struct names *names = f->family->names;
 
 	add(t, names->embed, ".weight", ADP_SHARD_VOCAB, 1, f->vocab, f->embedding_width, false);
 	if (f->family->learned_positions)
-		add(t, names->positions, ".weight", ADP_SHARD_REPLICATED, 1, f->positions + f->family->position_offset, f->hidden,
-		    false);
+		add(t, names->positions, ".weight", ADP_SHARD_REPLICATED, 1,
+		    f->positions + f->family->position_offset, f->hidden, false);
 	if (f->embedding_width != f->hidden)
-		add_matrix(t, names->project_in, ADP_SHARD_REPLICATED, f->hidden, f->embedding_width, false);
+		add_matrix(t, names->project_in, ADP_SHARD_REPLICATED, f->hidden, f->embedding_width,
+		           false);
 	if (f->family->embedding_norm)
 		add_norm(t, names->embed_norm, f->hidden, f->family->norm);
 	item->kind = ADP_ITEM_EMBEDDING;
 	return take(&item->params, &item->n_params, t, err);
 }
 
-static int build_head(struct adp_item *item, struct tensors *t, const struct facts *f, struct adp_error *err)
+static int build_head(struct adp_item *item, struct tensors *t, const struct facts *f,
+                      struct adp_error *err)
 {
 	const struct names *names = f->family->names;
 
 	if (f->embedding_width != f->hidden)
-		add_matrix(t, names->project_out, ADP_SHARD_REPLICATED, f->embedding_width, f->hidden, false);
+		add_matrix(t, names->project_out, ADP_SHARD_REPLICATED, f->embedding_width, f->hidden,
+		           false);
 	if (!f->tied)
 		add(t, names->head, ".weight", ADP_SHARD_VOCAB, 1, f->vocab, f->embedding_width, true);
 	if (f->head_bias)
@@ -253,7 +273,9 @@ static int build_head(struct adp_item *item, struct tensors *t, const struct fac
 static int build_items(struct adp_model *model, const struct facts *f, struct adp_error *err)
 {
 	struct tensors t = {.arena = &model->arena};
-	struct adp_item *items = adp_arena_calloc(&model->arena, (size_t)f->n_layers + 4, sizeof *items), *next;
+	struct adp_item *items = adp_arena_calloc(&model->arena, (size_t)f->n_layers + 4,
+	                                          sizeof *items),
+					*next;
 	int rc;
 
 	if (!items)
@@ -274,8 +296,10 @@ static int build_items(struct adp_model *model, const struct facts *f, struct ad
 		return rc;
 	(++next)->kind = ADP_ITEM_LOSS;
 	if (t.overflow)
-		return adp_fail(err, ADP_EINVAL, "the sizes multiply to 2^63 parameters or more; expected those of one model: check "
-		                "hidden size, widths, layers and experts");
+		return adp_fail(
+			err, ADP_EINVAL,
+			"the sizes multiply to 2^63 parameters or more; expected those of one model: check "
+			"hidden size, widths, layers and experts");
 	model->items = items;
 	model->n_items = f->n_layers + 4;
 	return ADP_OK;
@@ -318,13 +342,18 @@ static int build_traits(struct adp_model *model, const struct facts *f, struct a
 		{f->norms_after, "post-norms"},
 		{f->scaled_rope, "rope-scaling"},
 		{f->n_norms == 4, "sandwich-norms"},
-		{experts && f->shared_ffn && f->family->names->shared_router && moe->shared == SHARED_WIDTH, "shared-expert-gate"},
+		{experts && f->shared_ffn && f->family->names->shared_router && moe->shared == SHARED_WIDTH,
+	     "shared-expert-gate"},
 		{f->v_head_dim != f->head_dim, "unequal-value-heads"},
-		{windows && !mixed, "window"},
 	};
 	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
 		if (known[i].has)
 			traits[n++] = known[i].name;
+	if (f->llama3_factor > 0 && f->theta > 0) {
+		traits[n] = adp_arena_printf(&model->arena, "llama3-rope-scaling-%g", f->llama3_factor);
+		if (!traits[n++])
+			return adp_nomem(err);
+	}
 	for (size_t i = 0; i < 3 && f->family->traits[i]; i++)
 		traits[n++] = f->family->traits[i];
 	qsort(traits, n, sizeof *traits, compare_traits);

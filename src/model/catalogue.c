@@ -13,9 +13,11 @@ enum { MAX_CONFIG_BYTES = 64 << 20 };
 
 /* data/models/NAME.json, each with its origin in the key _source. */
 static const char *const names[] = {
-	"gemma-2-9b", "gpt-oss-120b", "llama-2-13b", "llama-2-70b", "llama-2-7b", "llama-3-70b", "llama-3-8b",
-	"llama-3.1-405b", "llama-3.1-70b", "llama-3.1-8b", "llama-3.2-1b", "llama-3.2-3b", "mistral-7b",
-	"mixtral-8x22b", "mixtral-8x7b", "qwen2-0.5b", "qwen2-7b", "qwen3-0.6b", "qwen3-30b-a3b", "qwen3-8b", NULL,
+	"gemma-2-9b",   "gpt-oss-120b", "llama-2-13b",    "llama-2-70b",   "llama-2-7b",
+	"llama-3-70b",  "llama-3-8b",   "llama-3.1-405b", "llama-3.1-70b", "llama-3.1-8b",
+	"llama-3.2-1b", "llama-3.2-3b", "mistral-7b",     "mixtral-8x22b", "mixtral-8x7b",
+	"qwen2-0.5b",   "qwen2-7b",     "qwen3-0.6b",     "qwen3-30b-a3b", "qwen3-8b",
+	NULL,
 };
 
 const char *const *adp_model_catalogue(void)
@@ -43,7 +45,8 @@ static int fail_unknown(const char *spec, struct adp_error *err)
 		adp_strbuf_addf(&buf, "%s%s", i ? ", " : "", names[i]);
 	rc = buf.failed ? adp_nomem(err)
 	                : adp_fail(err, ADP_EINVAL,
-	                           "model \"%.200s\" is neither a file nor a name of the catalogue; expected the path of a "
+	                           "model \"%.200s\" is neither a file nor a name of the catalogue; "
+	                           "expected the path of a "
 	                           "config.json, - for standard input, or one of %s",
 	                           spec, buf.text);
 	adp_strbuf_fini(&buf);
@@ -85,7 +88,8 @@ int adp_model_load(struct adp_model **out, const char *spec, struct adp_error *e
 		return fail_unknown(spec, err);
 	if (stat(spec, &info) != 0 || !S_ISDIR(info.st_mode))
 		return load_path(out, spec, err);
-	adp_strbuf_addf(&inside, "%s%s", spec, spec[strlen(spec) - 1] == '/' ? "config.json" : "/config.json");
+	adp_strbuf_addf(&inside, "%s%s", spec,
+	                spec[strlen(spec) - 1] == '/' ? "config.json" : "/config.json");
 	rc = inside.failed ? adp_nomem(err) : load_path(out, inside.text, err);
 	adp_strbuf_fini(&inside);
 	return rc;

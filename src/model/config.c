@@ -38,30 +38,36 @@ const char *config_pick(struct config *config, const struct key *key)
 
 const char *config_field(struct config *config, const char *key)
 {
-	const char *field = adp_arena_printf(config->arena, "%s%s%s", config->path, config->path[0] ? "." : "", key);
+	const char *field = adp_arena_printf(config->arena, "%s%s%s", config->path,
+	                                     config->path[0] ? "." : "", key);
 
 	return field ? field : key; /* out of memory: the bare key still names the field */
 }
 
-int config_size(uint64_t *out, struct config *config, const struct key *key, uint64_t min, uint64_t max)
+int config_size(uint64_t *out, struct config *config, const struct key *key, uint64_t min,
+                uint64_t max)
 {
 	const char *name = config_pick(config, key);
 
 	if (!name)
-		return adp_fail(config->err, ADP_EINVAL,
-		                "%s is missing; expected a whole number from %llu to %llu. A size is never guessed "
-		                "from another model of the family: add the key to the config",
-		                config_field(config, key->name[0]), (unsigned long long)min, (unsigned long long)max);
+		return adp_fail(
+			config->err, ADP_EINVAL,
+			"%s is missing; expected a whole number from %llu to %llu. A size is never guessed "
+			"from another model of the family: add the key to the config",
+			config_field(config, key->name[0]), (unsigned long long)min, (unsigned long long)max);
 	for (unsigned i = 0; i < MAX_ALIASES && key->name[i]; i++) {
 		const json_t *other = json_object_get(config->object, key->name[i]);
-		if (other && !json_is_null(other) && !json_equal(other, json_object_get(config->object, name)))
-			return adp_fail(config->err, ADP_EINVAL, "%s and %s contradict each other; expected the same value or one key",
+		if (other && !json_is_null(other) &&
+		    !json_equal(other, json_object_get(config->object, name)))
+			return adp_fail(config->err, ADP_EINVAL,
+			                "%s and %s contradict each other; expected the same value or one key",
 			                config_field(config, name), key->name[i]);
 	}
 	return adp_doc_u64(out, NULL, config->object, name, min, max, config->path, config->err);
 }
 
-int config_size_if(uint64_t *out, bool *found, struct config *config, const char *key, uint64_t min, uint64_t max)
+int config_size_if(uint64_t *out, bool *found, struct config *config, const char *key, uint64_t min,
+                   uint64_t max)
 {
 	uint64_t value = 0;
 	int rc;
@@ -87,8 +93,8 @@ int config_toggle(bool *out, struct config *config, const struct toggle *toggle)
 		return rc;
 	if (!found) {
 		*out = toggle->value;
-		return config_note(config, "%s absent: %s, the family's default", config_field(config, toggle->key),
-		                   toggle->value ? "true" : "false");
+		return config_note(config, "%s absent: %s, the family's default",
+		                   config_field(config, toggle->key), toggle->value ? "true" : "false");
 	}
 	return ADP_OK;
 }
@@ -151,10 +157,12 @@ bool config_is_set(const json_t *value)
 	return true;
 }
 
-static const struct structural_key *first_set(const struct config *config, const struct structural_key *key)
+static const struct structural_key *first_set(const struct config *config,
+                                              const struct structural_key *key)
 {
 	for (; key->name; key++)
-		if (!is_used(config, key->name) && config_is_set(json_object_get(config->object, key->name)))
+		if (!is_used(config, key->name) &&
+		    config_is_set(json_object_get(config->object, key->name)))
 			return key;
 	return NULL;
 }
@@ -180,7 +188,7 @@ static int note_unknown(struct config *config)
 
 	if (!names)
 		return adp_nomem(config->err);
-	json_object_foreach((json_t *)(uintptr_t)config->object, name, value)
+	json_object_foreach ((json_t *)(uintptr_t)config->object, name, value)
 		if (!is_used(config, name) && !key_is_harmless(name) && config_is_set(value))
 			names[n++] = name;
 	if (n == 0)
@@ -190,10 +198,11 @@ static int note_unknown(struct config *config)
 		size_t need = strlen(names[shown]) + 2;
 		if (len + need >= sizeof list)
 			break;
-		len += (size_t)snprintf(list + len, sizeof list - len, "%s%s", shown ? ", " : "", names[shown]);
+		len += (size_t)snprintf(list + len, sizeof list - len, "%s%s", shown ? ", " : "",
+		                        names[shown]);
 	}
-	return config_note(config, "%s: left out of account (%zu unknown %s%s%s)", list, n, n == 1 ? "key" : "keys",
-	                   config->path[0] ? " of " : "", config->path);
+	return config_note(config, "%s: left out of account (%zu unknown %s%s%s)", list, n,
+	                   n == 1 ? "key" : "keys", config->path[0] ? " of " : "", config->path);
 }
 
 int config_finish(struct config *config)
@@ -204,7 +213,8 @@ int config_finish(struct config *config)
 		key = first_set(config, structural_keys);
 	if (key)
 		return adp_fail(config->err, ADP_EINVAL,
-		                "%s is set: %s, and it would change the parameters. Remove the key if the model does not "
+		                "%s is set: %s, and it would change the parameters. Remove the key if the "
+		                "model does not "
 		                "have it",
 		                config_field(config, key->name), key->why);
 	return note_unknown(config);

@@ -39,7 +39,8 @@ uint64_t adp_model_active_params(const struct adp_model *model)
 	for (uint32_t i = 0; i < model->n_items; i++) {
 		const struct adp_item *item = &model->items[i];
 		for (uint32_t j = 0; j < item->n_params; j++)
-			total += active_copies(item, &item->params[j]) * item->params[j].rows * item->params[j].cols;
+			total += active_copies(item, &item->params[j]) * item->params[j].rows *
+			         item->params[j].cols;
 	}
 	return total;
 }
@@ -58,7 +59,8 @@ double adp_mean_keys(uint64_t seq_tokens, uint32_t window_tokens)
 	return (w * (w + 1) / 2 + (s - w) * w) / s;
 }
 
-double adp_item_flops(const struct adp_model *model, const struct adp_item *item, uint64_t seq_tokens)
+double adp_item_flops(const struct adp_model *model, const struct adp_item *item,
+                      uint64_t seq_tokens)
 {
 	const struct adp_block *block = item->block;
 	double flops = 0;
@@ -67,7 +69,8 @@ double adp_item_flops(const struct adp_model *model, const struct adp_item *item
 		const struct adp_param *param = &item->params[i];
 		/* The head's matrix is counted below, tied or not. */
 		if (param->matmul && param->shard != ADP_SHARD_VOCAB)
-			flops += 2.0 * (double)active_copies(item, param) * (double)param->rows * (double)param->cols;
+			flops += 2.0 * (double)active_copies(item, param) * (double)param->rows *
+			         (double)param->cols;
 	}
 	if (item->kind == ADP_ITEM_HEAD)
 		flops += 2.0 * (double)model->vocab * (double)model->embedding_width;
@@ -90,8 +93,10 @@ double adp_model_flops(const struct adp_model *model, uint64_t seq_tokens)
 static double attention_elements(const struct adp_model *model, const struct adp_block *block)
 {
 	double h = (double)model->hidden;
-	double q = (double)block->n_heads * block->head_dim, k = (double)block->n_kv_heads * block->head_dim;
-	double v = (double)block->n_kv_heads * block->v_head_dim, out = (double)block->n_heads * block->v_head_dim;
+	double q = (double)block->n_heads * block->head_dim,
+		   k = (double)block->n_kv_heads * block->head_dim;
+	double v = (double)block->n_kv_heads * block->v_head_dim,
+		   out = (double)block->n_heads * block->v_head_dim;
 	/* Inputs of the norms; inputs of the QKV and MLP matrices, one tensor where they share it. */
 	double inputs = block->parallel_residual && block->n_norms == 1 ? h : 2 * h;
 
@@ -100,7 +105,8 @@ static double attention_elements(const struct adp_model *model, const struct adp
 
 static double mlp_elements(bool gated, double width)
 {
-	return (gated ? 3 : 2) * width; /* up, (gate,) and their product or activation, the input of down */
+	return (gated ? 3 : 2) *
+	       width; /* up, (gate,) and their product or activation, the input of down */
 }
 
 double adp_item_activation_bytes(const struct adp_model *model, const struct adp_item *item)
@@ -120,11 +126,15 @@ double adp_item_activation_bytes(const struct adp_model *model, const struct adp
 	case ADP_ITEM_BLOCK:
 		break;
 	}
-	elements = attention_elements(model, block) + mlp_elements(block->gated, (double)block->ffn_hidden);
+	elements = attention_elements(model, block) +
+	           mlp_elements(block->gated, (double)block->ffn_hidden);
 	if (block->n_experts)
-		/* Router's scores, then per visited expert its dispatched input, widths and output to be weighted. */
-		elements += block->n_experts + mlp_elements(block->gated, (double)block->shared_ffn_hidden) +
-		            block->top_k * (2 * h + mlp_elements(block->gated, (double)block->expert_ffn_hidden));
+		/* Router's scores, then per visited expert its dispatched input, widths and output to be
+		 * weighted. */
+		elements += block->n_experts +
+		            mlp_elements(block->gated, (double)block->shared_ffn_hidden) +
+		            block->top_k *
+		                (2 * h + mlp_elements(block->gated, (double)block->expert_ffn_hidden));
 	return 2 * elements;
 }
 
@@ -140,7 +150,8 @@ bool adp_degrees_has(const struct adp_degrees *degrees, uint32_t value)
 
 static bool divides_widths(const struct adp_block *block, uint32_t tp)
 {
-	return block->n_heads % tp == 0 && block->ffn_hidden % tp == 0 && block->shared_ffn_hidden % tp == 0;
+	return block->n_heads % tp == 0 && block->ffn_hidden % tp == 0 &&
+	       block->shared_ffn_hidden % tp == 0;
 }
 
 static bool tp_is_legal(const struct adp_model *model, uint32_t tp, bool replicated)
@@ -171,8 +182,8 @@ static bool pp_is_uniform(const struct adp_model *model, uint32_t pp, bool unuse
 }
 
 static int list_degrees(struct adp_degrees *out, const struct adp_model *model, uint32_t max,
-                        bool (*legal)(const struct adp_model *, uint32_t, bool), bool flag, struct adp_arena *arena,
-                        struct adp_error *err)
+                        bool (*legal)(const struct adp_model *, uint32_t, bool), bool flag,
+                        struct adp_arena *arena, struct adp_error *err)
 {
 	uint32_t n = 0, *value;
 
@@ -189,8 +200,8 @@ static int list_degrees(struct adp_degrees *out, const struct adp_model *model, 
 	return ADP_OK;
 }
 
-int adp_model_divisors(struct adp_divisors *out, const struct adp_model *model, struct adp_arena *arena,
-                       struct adp_error *err)
+int adp_model_divisors(struct adp_divisors *out, const struct adp_model *model,
+                       struct adp_arena *arena, struct adp_error *err)
 {
 	uint32_t heads = model->blocks[0].n_heads, experts = 1;
 	int rc;
@@ -204,6 +215,7 @@ int adp_model_divisors(struct adp_divisors *out, const struct adp_model *model, 
 	if (rc == ADP_OK)
 		rc = list_degrees(&out->ep, model, experts, ep_is_legal, false, arena, err);
 	if (rc == ADP_OK)
-		rc = list_degrees(&out->pp_uniform, model, model->n_layers, pp_is_uniform, false, arena, err);
+		rc = list_degrees(&out->pp_uniform, model, model->n_layers, pp_is_uniform, false, arena,
+		                  err);
 	return rc;
 }

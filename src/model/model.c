@@ -34,7 +34,8 @@ struct levels {
 
 static int enter_text_parts(struct levels *levels)
 {
-	static const char *const parts[] = {"thinker_config", "text_config", "llm_config", "language_config"};
+	static const char *const parts[] = {"thinker_config", "text_config", "llm_config",
+	                                    "language_config"};
 
 	for (;;) {
 		struct config *outer = &levels->config[levels->n - 1];
@@ -44,22 +45,27 @@ static int enter_text_parts(struct levels *levels)
 			if (!part || json_is_null(part))
 				continue;
 			if (name)
-				return adp_fail(outer->err, ADP_EINVAL, "%s and %s are both set; expected one text part",
+				return adp_fail(outer->err, ADP_EINVAL,
+				                "%s and %s are both set; expected one text part",
 				                config_field(outer, name), parts[i]);
 			name = parts[i];
 		}
 		if (!name)
 			return ADP_OK;
 		if (!json_is_object(json_object_get(outer->object, name)))
-			return adp_fail(outer->err, ADP_EINVAL, "%s is not an object; expected the config of the text part",
+			return adp_fail(outer->err, ADP_EINVAL,
+			                "%s is not an object; expected the config of the text part",
 			                config_field(outer, name));
 		if (levels->n == MAX_LEVELS)
-			return adp_fail(outer->err, ADP_ELIMIT, "%s is nested more than %d deep", config_field(outer, name),
-			                MAX_LEVELS);
+			return adp_fail(outer->err, ADP_ELIMIT, "%s is nested more than %d deep",
+			                config_field(outer, name), MAX_LEVELS);
 		config_value(outer, "model_type"); /* of the wrapper: the text part says its own */
 		levels->config[levels->n++] = (struct config){
-			.object = json_object_get(outer->object, name), .path = config_field(outer, name),
-			.arena = outer->arena, .notes = outer->notes, .err = outer->err,
+			.object = json_object_get(outer->object, name),
+			.path = config_field(outer, name),
+			.arena = outer->arena,
+			.notes = outer->notes,
+			.err = outer->err,
 		};
 	}
 }
@@ -79,20 +85,25 @@ static int find_family(const struct family **out, struct config *config)
 		return ADP_OK;
 	key = config_foreign(config);
 	if (key)
-		return adp_fail(config->err, ADP_EINVAL, "%s is set: %s, nor is the family %.60s (%s). docs/models.md lists what is",
-		                config_field(config, key->name), key->why, type, config_field(config, "model_type"));
+		return adp_fail(config->err, ADP_EINVAL,
+		                "%s is set: %s, nor is the family %.60s (%s). docs/models.md lists what is",
+		                config_field(config, key->name), key->why, type,
+		                config_field(config, "model_type"));
 	why = family_refusal(type);
 	rc = list_families(&known, config->arena, config->err);
 	if (rc != ADP_OK)
 		return rc;
-	return adp_fail(config->err, ADP_EINVAL, "%s is \"%.60s\", %s; expected a decoder of one of the families %s",
-	                config_field(config, "model_type"), type, why ? why : "which is not known here", known);
+	return adp_fail(config->err, ADP_EINVAL,
+	                "%s is \"%.60s\", %s; expected a decoder of one of the families %s",
+	                config_field(config, "model_type"), type, why ? why : "which is not known here",
+	                known);
 }
 
 /* Heads for other tasks than the next token have other parameters. */
 static int check_architecture(struct config *config)
 {
-	static const char *const others[] = {"Classification", "QuestionAnswering", "Reward", "MaskedLM"};
+	static const char *const others[] = {"Classification", "QuestionAnswering", "Reward",
+	                                     "MaskedLM"};
 	json_t *list = NULL;
 	bool found;
 	int rc;
@@ -106,7 +117,8 @@ static int check_architecture(struct config *config)
 		for (size_t j = 0; name && j < sizeof others / sizeof others[0]; j++)
 			if (strstr(name, others[j]))
 				return adp_fail(config->err, ADP_EINVAL,
-				                "%s[%zu] is %.80s; expected a model of the next token, such as LlamaForCausalLM",
+				                "%s[%zu] is %.80s; expected a model of the next token, such as "
+				                "LlamaForCausalLM",
 				                config_field(config, "architectures"), i, name);
 	}
 	return ADP_OK;
@@ -124,8 +136,11 @@ static int read_tied(struct facts *f, struct levels *levels)
 		f->tied = tied;
 		for (unsigned i = 0; i < levels->n; i++)
 			if (json_is_false(config_value(&levels->config[i], "tie_word_embeddings")) && tied)
-				return config_note(text, "%s is false, but %s models share the matrix of embedding and head: counted once",
-				                   config_field(&levels->config[i], "tie_word_embeddings"), f->family->model_type);
+				return config_note(text,
+				                   "%s is false, but %s models share the matrix of embedding and "
+				                   "head: counted once",
+				                   config_field(&levels->config[i], "tie_word_embeddings"),
+				                   f->family->model_type);
 		return ADP_OK;
 	}
 	for (unsigned i = levels->n; i-- > 0;) {
@@ -137,8 +152,10 @@ static int read_tied(struct facts *f, struct levels *levels)
 		if (rc != ADP_OK)
 			return rc;
 		if (found && said && tied != f->tied)
-			return adp_fail(config->err, ADP_EINVAL, "%s is %s but in %s it is %s; expected the same value, or one key",
-			                config_field(config, key), tied ? "true" : "false", said->path, f->tied ? "true" : "false");
+			return adp_fail(config->err, ADP_EINVAL,
+			                "%s is %s but in %s it is %s; expected the same value, or one key",
+			                config_field(config, key), tied ? "true" : "false", said->path,
+			                f->tied ? "true" : "false");
 		if (found) {
 			f->tied = tied;
 			said = config;
@@ -147,8 +164,10 @@ static int read_tied(struct facts *f, struct levels *levels)
 	return said ? ADP_OK : config_toggle(&f->tied, text, &f->family->tied);
 }
 
-/* What stands beside the text part, such as an image encoder, is refused with the figures of the text part. */
-static int finish_wrapper(struct config *outer, const struct config *text, const struct adp_model *model)
+/* What stands beside the text part, such as an image encoder, is refused with the figures of the
+ * text part. */
+static int finish_wrapper(struct config *outer, const struct config *text,
+                          const struct adp_model *model)
 {
 	const struct structural_key *key = config_foreign(outer);
 	uint32_t n_experts = 0;
@@ -159,10 +178,11 @@ static int finish_wrapper(struct config *outer, const struct config *text, const
 		if (model->blocks[i].n_experts)
 			n_experts = model->blocks[i].n_experts;
 	return adp_fail(outer->err, ADP_EINVAL,
-	                "%s is set: %s. The text part in %s has %" PRIu32 " layers, %" PRIu32 " experts and %" PRIu64
-	                " parameters; to plan it alone, give that object as the config, with tie_word_embeddings %s",
-	                config_field(outer, key->name), key->why, text->path, model->n_layers, n_experts,
-	                adp_model_params(model), model->tied_embeddings ? "true" : "false");
+	                "%s is set: %s. The text part in %s has %" PRIu32 " layers, %" PRIu32
+	                " experts and %" PRIu64 " parameters; to plan it alone, give that object as "
+	                "the config, with tie_word_embeddings %s",
+	                config_field(outer, key->name), key->why, text->path, model->n_layers,
+	                n_experts, adp_model_params(model), model->tied_embeddings ? "true" : "false");
 }
 
 /* ---- the model's own facts ----------------------------------------------------------- */
@@ -170,27 +190,32 @@ static int finish_wrapper(struct config *outer, const struct config *text, const
 static void add_param_text(struct adp_strbuf *buf, const struct adp_param *params, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
-		adp_strbuf_addf(buf, " %s:%d:%d:%" PRIu32 "x%" PRIu64 "x%" PRIu64, params[i].name, (int)params[i].shard,
-		                params[i].matmul, params[i].n_copies, params[i].rows, params[i].cols);
+		adp_strbuf_addf(buf, " %s:%d:%d:%" PRIu32 "x%" PRIu64 "x%" PRIu64, params[i].name,
+		                (int)params[i].shard, params[i].matmul, params[i].n_copies, params[i].rows,
+		                params[i].cols);
 	adp_strbuf_add(buf, "\n");
 }
 
-/* Over what was understood, in a fixed order: independent of the order of keys and of defaults written out. */
+/* Over what was understood, in a fixed order: independent of the order of keys and of defaults
+ * written out. */
 static int set_digest(struct adp_model *model, struct adp_error *err)
 {
 	struct adp_strbuf buf = {0};
 	char digest[ADP_DIGEST_SIZE];
 	int rc = ADP_OK;
 
-	adp_strbuf_addf(&buf, "%s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu32 " %d %s %s %a\n", model->family,
-	                model->hidden, model->vocab, model->max_seq_tokens, model->embedding_width, model->n_layers,
-	                model->tied_embeddings, model->norm, model->activation, model->rope_theta);
+	adp_strbuf_addf(
+		&buf, "%s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu32 " %d %s %s %a\n",
+		model->family, model->hidden, model->vocab, model->max_seq_tokens, model->embedding_width,
+		model->n_layers, model->tied_embeddings, model->norm, model->activation, model->rope_theta);
 	for (uint32_t i = 0; i < model->n_traits; i++)
 		adp_strbuf_addf(&buf, "%s ", model->traits[i]);
 	for (uint32_t i = 0; i < model->n_blocks; i++) {
 		const struct adp_block *b = &model->blocks[i];
-		adp_strbuf_addf(&buf, "\n%s %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 "\n", b->name,
-		                b->n_heads, b->n_kv_heads, b->head_dim, b->v_head_dim, b->window_tokens, b->top_k);
+		adp_strbuf_addf(
+			&buf, "\n%s %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 "\n",
+			b->name, b->n_heads, b->n_kv_heads, b->head_dim, b->v_head_dim, b->window_tokens,
+			b->top_k);
 		add_param_text(&buf, b->params, b->n_params);
 	}
 	for (uint32_t i = 0; i < model->n_items; i++) {
@@ -210,7 +235,8 @@ static int set_digest(struct adp_model *model, struct adp_error *err)
 	return rc;
 }
 
-/* "x/Llama.config.json" -> "Llama"; ".../Llama/config.json" -> "Llama"; without a name, the family. */
+/* "x/Llama.config.json" -> "Llama"; ".../Llama/config.json" -> "Llama"; without a name, the family.
+ */
 static int set_name(struct adp_model *model, const char *where, struct adp_error *err)
 {
 	const char *end = where + strlen(where), *start;
@@ -254,9 +280,15 @@ static int read_document(struct adp_model *model, const json_t *document, struct
 	int rc;
 
 	if (!json_is_object(document))
-		return adp_fail(err, ADP_EINVAL, "the document is not an object; expected the keys of a config.json, model_type first");
+		return adp_fail(
+			err, ADP_EINVAL,
+			"the document is not an object; expected the keys of a config.json, model_type first");
 	levels.config[0] = (struct config){
-		.object = document, .path = "", .arena = &model->arena, .notes = &notes, .err = err,
+		.object = document,
+		.path = "",
+		.arena = &model->arena,
+		.notes = &notes,
+		.err = err,
 	};
 	rc = enter_text_parts(&levels);
 	text = &levels.config[levels.n - 1];
@@ -281,7 +313,8 @@ static int read_document(struct adp_model *model, const json_t *document, struct
 	return rc;
 }
 
-int adp_model_read(struct adp_model **out, const char *json, size_t len, const char *where, struct adp_error *err)
+int adp_model_read(struct adp_model **out, const char *json, size_t len, const char *where,
+                   struct adp_error *err)
 {
 	struct adp_model *model;
 	json_t *document = NULL;

@@ -6,7 +6,7 @@
 
 #include "base/doc.h"
 
-enum { MAX_LAYERS = 10000, MAX_HEADS = 1 << 16, MAX_EXPERTS = 1 << 16 };
+enum { MAX_HEADS = 1 << 16 };
 
 /* ---- attention ------------------------------------------------------------------------ */
 
@@ -38,15 +38,17 @@ static int read_kv_heads(struct facts *f, struct config *config)
 			name = NULL;
 	}
 	if (name)
-		rc = adp_doc_u64(&value, NULL, config->object, name, 1, MAX_HEADS, config->path, config->err);
+		rc = adp_doc_u64(&value, NULL, config->object, name, 1, MAX_HEADS, config->path,
+		                 config->err);
 	else if (f->family->kv == KV_REQUIRED)
 		rc = config_size(&value, config, key, 1, MAX_HEADS);
 	else if (grouped)
-		rc = config_note(config, "%s absent: %" PRIu32 ", as many as query heads", config_field(config, key->name[0]),
-		                 f->n_heads);
+		rc = config_note(config, "%s absent: %" PRIu32 ", as many as query heads",
+		                 config_field(config, key->name[0]), f->n_heads);
 	if (rc != ADP_OK)
 		return rc;
-	if (value > f->n_heads || f->n_heads % value != 0 || (f->family->kv == KV_ALL_HEADS && value != f->n_heads))
+	if (value > f->n_heads || f->n_heads % value != 0 ||
+	    (f->family->kv == KV_ALL_HEADS && value != f->n_heads))
 		return adp_fail(config->err, ADP_EINVAL,
 		                "%s is %" PRIu64 "; expected %s the %" PRIu32 " query heads (%s)",
 		                config_field(config, name ? name : key->name[0]), value,
@@ -70,7 +72,8 @@ static int read_head_dim(struct facts *f, struct config *config)
 	} else {
 		if (f->hidden % f->n_heads != 0)
 			return adp_fail(config->err, ADP_EINVAL,
-			                "%s is %" PRIu64 ", which %s %" PRIu32 " does not divide, and no head_dim says how "
+			                "%s is %" PRIu64 ", which %s %" PRIu32
+			                " does not divide, and no head_dim says how "
 			                "wide a head is; expected a multiple of the heads, or the key head_dim",
 			                config_field(config, config_pick(config, &keys->hidden)), f->hidden,
 			                config_pick(config, &keys->heads), f->n_heads);
@@ -96,7 +99,8 @@ static int require_same(struct config *config, const char *key, uint64_t expecte
 
 	if (rc != ADP_OK || value == expected)
 		return rc;
-	return adp_fail(config->err, ADP_EINVAL, "%s is %" PRIu64 "; only %" PRIu64 ", as in the other layers, is read",
+	return adp_fail(config->err, ADP_EINVAL,
+	                "%s is %" PRIu64 "; only %" PRIu64 ", as in the other layers, is read",
 	                config_field(config, key), value, expected);
 }
 
@@ -113,7 +117,8 @@ static int read_mimo(struct facts *f, struct config *config)
 	if (rc != ADP_OK)
 		return rc;
 	if (f->n_heads % value != 0)
-		return adp_fail(config->err, ADP_EINVAL, "%s is %" PRIu64 "; expected a divisor of the %" PRIu32 " query heads",
+		return adp_fail(config->err, ADP_EINVAL,
+		                "%s is %" PRIu64 "; expected a divisor of the %" PRIu32 " query heads",
 		                config_field(config, "swa_num_key_value_heads"), value, f->n_heads);
 	f->window_kv_heads = (uint32_t)value;
 	rc = require_same(config, "swa_num_attention_heads", f->n_heads);
@@ -122,9 +127,11 @@ static int read_mimo(struct facts *f, struct config *config)
 	if (rc == ADP_OK)
 		rc = require_same(config, "swa_v_head_dim", f->v_head_dim);
 	if (rc == ADP_OK)
-		rc = config_toggle(&f->sinks, config, &(struct toggle){"add_full_attention_sink_bias", false});
+		rc = config_toggle(&f->sinks, config,
+		                   &(struct toggle){"add_full_attention_sink_bias", false});
 	if (rc == ADP_OK)
-		rc = config_toggle(&f->window_sinks, config, &(struct toggle){"add_swa_attention_sink_bias", true});
+		rc = config_toggle(&f->window_sinks, config,
+		                   &(struct toggle){"add_swa_attention_sink_bias", true});
 	return rc;
 }
 
@@ -161,13 +168,16 @@ static int read_opt_norms(struct facts *f, struct config *config)
 	if (rc == ADP_OK)
 		rc = config_toggle(&no_final, config, &(struct toggle){"_remove_final_layer_norm", false});
 	if (rc == ADP_OK)
-		rc = config_toggle(&affine, config, &(struct toggle){"layer_norm_elementwise_affine", true});
+		rc = config_toggle(&affine, config,
+		                   &(struct toggle){"layer_norm_elementwise_affine", true});
 	if (rc == ADP_OK)
-		rc = config_size_if(&f->embedding_width, &found, config, "word_embed_proj_dim", 1, CONFIG_MAX_SIZE);
+		rc = config_size_if(&f->embedding_width, &found, config, "word_embed_proj_dim", 1,
+		                    CONFIG_MAX_SIZE);
 	if (rc != ADP_OK)
 		return rc;
 	if (!affine)
-		return adp_fail(config->err, ADP_EINVAL, "%s is false: norms without parameters are not read; expected true",
+		return adp_fail(config->err, ADP_EINVAL,
+		                "%s is false: norms without parameters are not read; expected true",
 		                config_field(config, "layer_norm_elementwise_affine"));
 	f->norms_after = !before;
 	f->final_norm = before && !no_final;
@@ -231,11 +241,39 @@ static int read_toggles(struct facts *f, struct config *config)
 	return rc;
 }
 
-/* "rope_scaling", or "rope_parameters" since transformers 5, there with the base and the rotated share. */
-static int read_rope_object(struct facts *f, struct config *config, const char *key, bool *found_theta)
+/* Llama 3.1's kind, which engines know by its factor alone when the other constants are the usual
+ * ones. */
+static int read_llama3_rope(struct facts *f, struct config *config, const json_t *object,
+                            const char *path)
+{
+	double factor = 0, low = 0, high = 0, original = 0;
+	bool found;
+	int rc = adp_doc_double(&factor, &found, object, "factor", 1, 1e6, path, config->err);
+
+	if (rc == ADP_OK)
+		rc = adp_doc_double(&low, &found, object, "low_freq_factor", 0, 1e6, path, config->err);
+	if (rc == ADP_OK)
+		rc = adp_doc_double(&high, &found, object, "high_freq_factor", 0, 1e6, path, config->err);
+	if (rc == ADP_OK)
+		rc = adp_doc_double(&original, &found, object, "original_max_position_embeddings", 0, 1e9,
+		                    path, config->err);
+	if (rc != ADP_OK)
+		return rc;
+	if (factor >= 1 && low == 1.0 && high == 4.0 && original == 8192.0)
+		f->llama3_factor = factor;
+	else
+		f->scaled_rope = true;
+	return ADP_OK;
+}
+
+/* "rope_scaling", or "rope_parameters" since transformers 5, there with the base and the rotated
+ * share. */
+static int read_rope_object(struct facts *f, struct config *config, const char *key,
+                            bool *found_theta)
 {
 	json_t *object = NULL, *full;
-	const char *type = NULL, *path = config_field(config, key);
+	const char *type = "default", *path = config_field(config, key);
+	double share = 1;
 	bool found;
 	int rc;
 
@@ -247,18 +285,21 @@ static int read_rope_object(struct facts *f, struct config *config, const char *
 	if (json_is_object(full))
 		object = full;
 	if (!*found_theta)
-		rc = adp_doc_double(&f->theta, found_theta, object, "rope_theta", 1, 1e15, path, config->err);
-	if (rc == ADP_OK)
-		rc = adp_doc_string(&type, &found, object, json_object_get(object, "rope_type") ? "rope_type" : "type", path,
+		rc = adp_doc_double(&f->theta, found_theta, object, "rope_theta", 1, 1e15, path,
 		                    config->err);
+	if (rc == ADP_OK)
+		rc = adp_doc_string(&type, &found, object,
+		                    json_object_get(object, "rope_type") ? "rope_type" : "type", path,
+		                    config->err);
+	if (rc == ADP_OK)
+		rc = adp_doc_double(&share, &found, object, "partial_rotary_factor", 0, 1, path,
+		                    config->err);
+	if (rc == ADP_OK && found)
+		f->partial_rotary = share < 1;
+	if (rc == ADP_OK && type && strcmp(type, "llama3") == 0)
+		return read_llama3_rope(f, config, object, path);
 	if (rc == ADP_OK && type && strcmp(type, "default") != 0 && strcmp(type, "gptj") != 0)
 		f->scaled_rope = true;
-	if (rc == ADP_OK) {
-		double share = 1;
-		rc = adp_doc_double(&share, &found, object, "partial_rotary_factor", 0, 1, path, config->err);
-		if (rc == ADP_OK && found)
-			f->partial_rotary = share < 1;
-	}
 	return rc;
 }
 
@@ -273,7 +314,8 @@ static int read_rotary_share(struct facts *f, struct config *config)
 	for (size_t i = 0; i < 2; i++) {
 		double share = 1;
 		config_value(config, share_keys[i]);
-		rc = adp_doc_double(&share, &found, config->object, share_keys[i], 0, 1, config->path, config->err);
+		rc = adp_doc_double(&share, &found, config->object, share_keys[i], 0, 1, config->path,
+		                    config->err);
 		if (rc != ADP_OK)
 			return rc;
 		if (found)
@@ -301,7 +343,8 @@ static int read_positions(struct facts *f, struct config *config)
 		return rc;
 	name = config_pick(config, &keys->theta);
 	if (name)
-		rc = adp_doc_double(&f->theta, &found, config->object, name, 1, 1e15, config->path, config->err);
+		rc = adp_doc_double(&f->theta, &found, config->object, name, 1, 1e15, config->path,
+		                    config->err);
 	if (rc == ADP_OK)
 		rc = read_rotary_share(f, config);
 	if (rc == ADP_OK)
@@ -315,8 +358,8 @@ static int read_positions(struct facts *f, struct config *config)
 	if (!found) {
 		f->theta = f->family->theta;
 		if (keys->theta.name[0])
-			rc = config_note(config, "%s absent: %g, the family's default", config_field(config, keys->theta.name[0]),
-			                 f->theta);
+			rc = config_note(config, "%s absent: %g, the family's default",
+			                 config_field(config, keys->theta.name[0]), f->theta);
 	}
 	return rc;
 }
@@ -330,324 +373,20 @@ static int read_activation(struct facts *f, struct config *config)
 	if (!name)
 		return f->family->keys->activation.name[0]
 		           ? config_note(config, "%s absent: %s, the family's default",
-		                         config_field(config, f->family->keys->activation.name[0]), f->activation)
+		                         config_field(config, f->family->keys->activation.name[0]),
+		                         f->activation)
 		           : ADP_OK;
 	rc = adp_doc_string(&text, NULL, config->object, name, config->path, config->err);
 	if (rc != ADP_OK)
 		return rc;
-	if (strlen(text) > 64 || strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != strlen(text))
-		return adp_fail(config->err, ADP_EINVAL, "%s is not the name of an activation function, such as %s",
+	if (strlen(text) > 64 ||
+	    strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") !=
+	        strlen(text))
+		return adp_fail(config->err, ADP_EINVAL,
+		                "%s is not the name of an activation function, such as %s",
 		                config_field(config, name), f->family->activation);
 	f->activation = adp_arena_strdup(config->arena, text);
 	return f->activation ? ADP_OK : adp_nomem(config->err);
-}
-
-/* ---- layers of several kinds ------------------------------------------------------------ */
-
-/* A list with one entry per layer; NULL when absent or null. */
-static int read_layer_list(const json_t **out, const struct facts *f, struct config *config, const char *key)
-{
-	json_t *list = NULL;
-	bool found;
-	int rc;
-
-	*out = NULL;
-	config_value(config, key);
-	rc = adp_doc_array(&list, &found, config->object, key, config->path, config->err);
-	if (rc != ADP_OK || !found)
-		return rc;
-	if (json_array_size(list) != f->n_layers)
-		return adp_fail(config->err, ADP_EINVAL, "%s has %zu entries; expected one for each of the %" PRIu32 " layers",
-		                config_field(config, key), json_array_size(list), f->n_layers);
-	*out = list;
-	return ADP_OK;
-}
-
-/* A list of 0 and 1, one per layer. */
-static int read_flags(bool *flags, const struct facts *f, struct config *config, const char *key)
-{
-	const json_t *list;
-	int rc = read_layer_list(&list, f, config, key);
-
-	if (rc != ADP_OK)
-		return rc;
-	if (!list)
-		return adp_fail(config->err, ADP_EINVAL, "%s is missing; expected a list of 0 and 1, one for each of the %" PRIu32
-		                " layers", config_field(config, key), f->n_layers);
-	for (uint32_t i = 0; i < f->n_layers; i++) {
-		const json_t *value = json_array_get(list, i);
-		if (!json_is_integer(value) || (json_integer_value(value) != 0 && json_integer_value(value) != 1))
-			return adp_fail(config->err, ADP_EINVAL, "%s[%" PRIu32 "] is neither 0 nor 1", config_field(config, key), i);
-		flags[i] = json_integer_value(value) == 1;
-	}
-	return ADP_OK;
-}
-
-/* Layers that layer_types calls sliding; *given false when the key is absent. */
-static int read_layer_types(bool *sliding, bool *given, const struct facts *f, struct config *config)
-{
-	const json_t *list;
-	int rc = read_layer_list(&list, f, config, "layer_types");
-
-	*given = list != NULL;
-	if (rc != ADP_OK || !list)
-		return rc;
-	for (uint32_t i = 0; i < f->n_layers; i++) {
-		const char *type = json_string_value(json_array_get(list, i));
-		sliding[i] = type && strcmp(type, "sliding_attention") == 0;
-		if (!type || (!sliding[i] && strcmp(type, "full_attention") != 0))
-			return adp_fail(config->err, ADP_EINVAL,
-			                "%s[%" PRIu32 "] is %.40s; only full_attention and sliding_attention layers are read",
-			                config_field(config, "layer_types"), i, type ? type : "not a text");
-	}
-	return ADP_OK;
-}
-
-/* *out 0: no window. Absent takes the class's default, null does not. */
-static int read_window(uint64_t *out, struct facts *f, struct config *config, bool required)
-{
-	const json_t *value = config_value(config, "sliding_window");
-	bool found;
-
-	*out = 0;
-	if (!value && !required && f->family->window_default) {
-		*out = f->family->window_default;
-		return config_note(config, "%s absent: %" PRIu64 ", the family's default", config_field(config, "sliding_window"),
-		                   *out);
-	}
-	if (required)
-		return config_size(out, config, &(struct key){{"sliding_window"}}, 1, UINT32_MAX);
-	return config_size_if(out, &found, config, "sliding_window", 1, UINT32_MAX);
-}
-
-/* Layers of a switched or patterned family without layer_types. */
-static int default_pattern(bool *sliding, struct facts *f, struct config *config)
-{
-	uint64_t from = 0, period = f->family->window_period;
-	bool found = false;
-	int rc = ADP_OK;
-
-	if (f->family->windows == WINDOW_SWITCHED) {
-		if (f->family->moe)
-			return adp_fail(config->err, ADP_EINVAL, "%s is true but %s, which says where, is missing; add it",
-			                config_field(config, "use_sliding_window"), "layer_types");
-		rc = config_size(&from, config, &(struct key){{"max_window_layers"}}, 0, UINT32_MAX);
-	} else if (f->family->windows == WINDOW_PATTERN) {
-		rc = config_size_if(&period, &found, config, "sliding_window_pattern", 1, MAX_LAYERS);
-		if (rc == ADP_OK && !found)
-			rc = config_note(config, "%s absent: every %" PRIu64 "th layer attends in full, the others in a window",
-			                 config_field(config, "layer_types"), period);
-	}
-	if (rc != ADP_OK)
-		return rc;
-	for (uint32_t i = 0; i < f->n_layers; i++)
-		sliding[i] = f->family->windows == WINDOW_PATTERN ? (i + 1) % period != 0 : i >= from;
-	return ADP_OK;
-}
-
-static int read_windows(struct facts *f, struct config *config)
-{
-	enum window_rule rule = f->family->windows;
-	uint64_t window = 0;
-	bool given = false, on = rule != WINDOW_NONE;
-	bool *sliding = adp_arena_calloc(config->arena, f->n_layers, sizeof *sliding);
-	int rc = ADP_OK;
-
-	if (!sliding)
-		return adp_nomem(config->err);
-	config_value(config, "sliding_window_size"); /* a copy of sliding_window in some exports */
-	if (rule == WINDOW_SWITCHED)
-		rc = config_toggle(&on, config, &(struct toggle){"use_sliding_window", false});
-	if (rc == ADP_OK && on)
-		rc = read_window(&window, f, config, rule == WINDOW_SWITCHED || rule == WINDOW_MIMO);
-	else
-		config_value(config, "sliding_window"); /* switched off, or the class does not look at it */
-	if (rc == ADP_OK && rule == WINDOW_MIMO)
-		rc = read_flags(sliding, f, config, "hybrid_layer_pattern");
-	else if (rc == ADP_OK)
-		rc = read_layer_types(sliding, &given, f, config);
-	if (rc == ADP_OK && !given && rule != WINDOW_MIMO && window)
-		rc = default_pattern(sliding, f, config);
-	if (rc != ADP_OK)
-		return rc;
-	for (uint32_t i = 0; i < f->n_layers; i++) {
-		if (sliding[i] && !window)
-			return adp_fail(config->err, ADP_EINVAL, "%s[%" PRIu32 "] is sliding_attention but %s gives no window; "
-			                "expected a number of tokens",
-			                config_field(config, "layer_types"), i, config_field(config, "sliding_window"));
-		f->layers[i].window_kind = rule == WINDOW_MIMO && sliding[i];
-		f->layers[i].window_tokens = sliding[i] ? (uint32_t)window : 0;
-	}
-	if (window && f->positions && window >= f->positions) {
-		for (uint32_t i = 0; i < f->n_layers; i++)
-			f->layers[i].window_tokens = 0;
-		rc = config_note(config, "%s %" PRIu64 " is not shorter than the longest sequence: as full attention",
-		                 config_field(config, "sliding_window"), window);
-	}
-	return rc;
-}
-
-/* ---- experts ----------------------------------------------------------------------------- */
-
-static int read_first_dense(struct facts *f, struct config *config)
-{
-	uint64_t first = 0, step = 1;
-	bool found;
-	int rc = config_size_if(&first, &found, config, "first_k_dense_replace", 0, MAX_LAYERS);
-
-	if (rc == ADP_OK && !found)
-		rc = config_note(config, "%s absent: 0, no dense layers first", config_field(config, "first_k_dense_replace"));
-	if (rc == ADP_OK)
-		rc = config_size_if(&step, &found, config, "moe_layer_freq", 1, MAX_LAYERS);
-	if (rc != ADP_OK)
-		return rc;
-	for (uint32_t i = 0; i < f->n_layers; i++)
-		f->layers[i].moe = i >= first && i % step == 0;
-	return ADP_OK;
-}
-
-static int read_sparse_step(struct facts *f, struct config *config)
-{
-	uint64_t step = 1;
-	json_t *list = NULL, *value;
-	bool found;
-	size_t n;
-	int rc = config_size_if(&step, &found, config, "decoder_sparse_step", 1, MAX_LAYERS);
-
-	if (rc == ADP_OK && !found)
-		rc = config_note(config, "%s absent: 1, experts in every layer", config_field(config, "decoder_sparse_step"));
-	if (rc != ADP_OK)
-		return rc;
-	for (uint32_t i = 0; i < f->n_layers; i++)
-		f->layers[i].moe = (i + 1) % step == 0;
-	config_value(config, "mlp_only_layers");
-	rc = adp_doc_array(&list, &found, config->object, "mlp_only_layers", config->path, config->err);
-	if (rc != ADP_OK || !found)
-		return rc;
-	json_array_foreach(list, n, value) {
-		json_int_t layer = json_is_integer(value) ? json_integer_value(value) : -1;
-		if (layer < 0 || layer >= (json_int_t)f->n_layers)
-			return adp_fail(config->err, ADP_EINVAL, "%s[%zu] is not a layer; expected whole numbers from 0 to %" PRIu32,
-			                config_field(config, "mlp_only_layers"), n, f->n_layers - 1);
-		f->layers[layer].moe = false;
-	}
-	return ADP_OK;
-}
-
-static int read_moe_layers(struct facts *f, struct config *config, bool *flags)
-{
-	int rc = ADP_OK;
-
-	switch (f->family->moe->layers) {
-	case MOE_ALL:
-		for (uint32_t i = 0; i < f->n_layers; i++)
-			f->layers[i].moe = true;
-		break;
-	case MOE_FIRST_DENSE:
-		rc = read_first_dense(f, config);
-		break;
-	case MOE_SPARSE_STEP:
-		rc = read_sparse_step(f, config);
-		break;
-	case MOE_LIST:
-		rc = read_flags(flags, f, config, "moe_layer_freq");
-		for (uint32_t i = 0; rc == ADP_OK && i < f->n_layers; i++)
-			f->layers[i].moe = flags[i];
-		break;
-	}
-	return rc;
-}
-
-static int read_shared_experts(struct facts *f, struct config *config)
-{
-	uint64_t n = 0;
-	bool found;
-	int rc = ADP_OK;
-
-	if (f->family->moe->shared == SHARED_WIDTH)
-		return config_size(&f->shared_ffn, config, &(struct key){{"shared_expert_intermediate_size"}}, 0, CONFIG_MAX_SIZE);
-	if (f->family->moe->shared == SHARED_COUNT) {
-		const json_t *value = config_value(config, "n_shared_experts");
-		rc = config_size_if(&n, &found, config, "n_shared_experts", 0, MAX_EXPERTS);
-		f->shared_ffn = n * f->expert_ffn;
-		if (rc == ADP_OK && !value)
-			rc = config_note(config, "%s absent: 0", config_field(config, "n_shared_experts"));
-	}
-	return rc;
-}
-
-static int read_moe(struct facts *f, struct config *config)
-{
-	const struct moe *moe = f->family->moe;
-	uint64_t n_experts = 0, top_k = 0;
-	bool any = false;
-	int rc = ADP_OK;
-
-	if (config_pick(config, &moe->n_experts) || !moe->optional)
-		rc = config_size(&n_experts, config, &moe->n_experts, 0, MAX_EXPERTS);
-	else
-		rc = config_note(config, "%s absent: a dense model", config_field(config, moe->n_experts.name[0]));
-	if (rc != ADP_OK)
-		return rc;
-	if (n_experts) {
-		bool *flags = adp_arena_calloc(config->arena, f->n_layers, sizeof *flags);
-		if (!flags)
-			return adp_nomem(config->err);
-		rc = read_moe_layers(f, config, flags);
-		for (uint32_t i = 0; i < f->n_layers; i++)
-			any = any || f->layers[i].moe;
-	}
-	if (rc != ADP_OK || !any)
-		return rc;
-	rc = config_size(&top_k, config, &moe->top_k, 1, n_experts);
-	if (rc != ADP_OK)
-		return adp_wrap(config->err, rc, "a token cannot visit more experts than the %" PRIu64 " of %s", n_experts,
-		                config_pick(config, &moe->n_experts));
-	rc = config_size(&f->expert_ffn, config, &moe->expert_ffn, 1, CONFIG_MAX_SIZE);
-	if (rc == ADP_OK)
-		rc = read_shared_experts(f, config);
-	f->n_experts = (uint32_t)n_experts;
-	f->top_k = (uint32_t)top_k;
-	return rc;
-}
-
-/* The row's own keys, also when there are no experts or no dense layers to read them for. */
-static void mark_moe_keys(struct config *config, const struct moe *moe)
-{
-	config_pick(config, &moe->n_experts);
-	config_pick(config, &moe->top_k);
-	config_pick(config, &moe->expert_ffn);
-	if (moe->shared == SHARED_COUNT)
-		config_value(config, "n_shared_experts");
-	if (moe->shared == SHARED_WIDTH)
-		config_value(config, "shared_expert_intermediate_size");
-	if (moe->layers == MOE_FIRST_DENSE) {
-		config_value(config, "first_k_dense_replace");
-		config_value(config, "moe_layer_freq");
-	} else if (moe->layers == MOE_SPARSE_STEP) {
-		config_value(config, "decoder_sparse_step");
-		config_value(config, "mlp_only_layers");
-	}
-}
-
-static int read_ffn(struct facts *f, struct config *config)
-{
-	const struct family *family = f->family;
-	const char *name = config_pick(config, &family->keys->ffn);
-	bool any_dense = false;
-
-	for (uint32_t i = 0; i < f->n_layers; i++)
-		any_dense = any_dense || !f->layers[i].moe;
-	if (!any_dense)
-		return ADP_OK;
-	if (!name && family->ffn_times_hidden) {
-		f->ffn = family->ffn_times_hidden * f->hidden;
-		return family->keys->ffn.name[0]
-		           ? config_note(config, "%s absent: %" PRIu32 " * hidden size = %" PRIu64,
-		                         config_field(config, family->keys->ffn.name[0]), family->ffn_times_hidden, f->ffn)
-		           : ADP_OK;
-	}
-	return config_size(&f->ffn, config, &family->keys->ffn, 1, CONFIG_MAX_SIZE);
 }
 
 /* ---- what is told but not counted ---------------------------------------------------------- */
@@ -655,7 +394,10 @@ static int read_ffn(struct facts *f, struct config *config)
 static int read_remarks(struct facts *f, struct config *config)
 {
 	static const char *const mtp_keys[] = {
-		"num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers", "num_mtp_layers",
+		"num_nextn_predict_layers",
+		"num_mtp_modules",
+		"mtp_num_hidden_layers",
+		"num_mtp_layers",
 	};
 	static const char *const softcap_keys[] = {"attn_logit_softcapping", "final_logit_softcapping"};
 	int rc = ADP_OK;
@@ -664,7 +406,8 @@ static int read_remarks(struct facts *f, struct config *config)
 	config_value(config, "mtp_transformer_layers");
 	for (size_t i = 0; rc == ADP_OK && i < sizeof mtp_keys / sizeof mtp_keys[0]; i++)
 		if (config_is_set(config_value(config, mtp_keys[i])))
-			rc = config_note(config, "%s: multi-token prediction layers are not counted", config_field(config, mtp_keys[i]));
+			rc = config_note(config, "%s: multi-token prediction layers are not counted",
+			                 config_field(config, mtp_keys[i]));
 	if (rc == ADP_OK && config_is_set(config_value(config, "quantization_config")))
 		rc = config_note(config, "%s: left out; counts are of the unquantised weights",
 		                 config_field(config, "quantization_config"));
@@ -695,7 +438,8 @@ static int read_sizes(struct facts *f, struct config *config)
 int facts_read(struct facts *out, struct config *config, const struct family *family)
 {
 	static int (*const steps[])(struct facts *, struct config *) = {
-		read_head_dim, read_kv_heads, read_norms, read_toggles, read_positions, read_activation, read_windows,
+		read_head_dim,  read_kv_heads,   read_norms,         read_toggles,
+		read_positions, read_activation, facts_read_windows,
 	};
 	int rc;
 
@@ -712,12 +456,8 @@ int facts_read(struct facts *out, struct config *config, const struct family *fa
 	out->window_sinks = out->sinks;
 	if (rc == ADP_OK && family->windows == WINDOW_MIMO)
 		rc = read_mimo(out, config);
-	if (rc == ADP_OK && family->moe) {
-		mark_moe_keys(config, family->moe);
-		rc = read_moe(out, config);
-	}
 	if (rc == ADP_OK)
-		rc = read_ffn(out, config);
+		rc = facts_read_mlp(out, config);
 	if (rc == ADP_OK)
 		rc = read_remarks(out, config);
 	return rc;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Public configs against counts made with transformers 5.24.0; skipped where the folder is absent. */
+/* Public configs against counts made with transformers 5.24.0; skipped where the folder is absent.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,29 +19,43 @@
 
 #define CASES ADP_SOURCE_DIR "/../shared/data/cases/"
 
-/* Neither dense nor mixture-of-experts decoders with plain attention, or with parts that are not counted. */
+/* Neither dense nor mixture-of-experts decoders with plain attention, or with parts that are not
+ * counted. */
 static const struct {
 	const char *name, *field;
 } refused[] = {
-	{"Qwen__Qwen3-VL-2B-Instruct", "vision_config"}, {"Qwen__Qwen3-VL-235B-A22B-Instruct", "vision_config"},
-	{"zai-org__GLM-4.5V", "vision_config"}, {"Qwen__Qwen3.5-27B", "text_config.linear_num_key_heads"},
+	{"Qwen__Qwen3-VL-2B-Instruct", "vision_config"},
+	{"Qwen__Qwen3-VL-235B-A22B-Instruct", "vision_config"},
+	{"zai-org__GLM-4.5V", "vision_config"},
+	{"Qwen__Qwen3.5-27B", "text_config.linear_num_key_heads"},
 	{"Qwen__Qwen3.5-35B-A3B", "text_config.linear_num_key_heads"},
 	{"Qwen__Qwen3.5-122B-A10B", "text_config.linear_num_key_heads"},
-	{"Qwen__Qwen3.5-397B-A17B", "text_config.linear_num_key_heads"}, {"deepseek-ai__DeepSeek-V3", "kv_lora_rank"},
-	{"deepseek-ai__DeepSeek-V4-Flash", "o_lora_rank"}, {"deepseek-ai__DeepSeek-V4-Pro", "o_lora_rank"},
-	{"moonshotai__Kimi-K2-Instruct", "kv_lora_rank"}, {"moonshotai__Kimi-K2.5", "text_config.kv_lora_rank"},
-	{"mlc__deepseek_v2_lite", "kv_lora_rank"}, {"deepseek-v2__classdefault", "kv_lora_rank"},
+	{"Qwen__Qwen3.5-397B-A17B", "text_config.linear_num_key_heads"},
+	{"deepseek-ai__DeepSeek-V3", "kv_lora_rank"},
+	{"deepseek-ai__DeepSeek-V4-Flash", "o_lora_rank"},
+	{"deepseek-ai__DeepSeek-V4-Pro", "o_lora_rank"},
+	{"moonshotai__Kimi-K2-Instruct", "kv_lora_rank"},
+	{"moonshotai__Kimi-K2.5", "text_config.kv_lora_rank"},
+	{"mlc__deepseek_v2_lite", "kv_lora_rank"},
+	{"deepseek-v2__classdefault", "kv_lora_rank"},
 	{"nvidia__NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "hybrid_override_pattern"},
 	{"nvidia__NVIDIA-Nemotron-3-Super-120B-A12B-FP8", "hybrid_override_pattern"},
-	{"stepfun-ai__Step-3.7-Flash", "model_type"}, {"mlc__phi-3_5-vision", "img_processor"},
-	{"mlc__rwkv5_3b", "attention_hidden_size"}, {"mlc__llava", "text_config.num_hidden_layers"},
+	{"stepfun-ai__Step-3.7-Flash", "model_type"},
+	{"mlc__phi-3_5-vision", "img_processor"},
+	{"mlc__rwkv5_3b", "attention_hidden_size"},
+	{"mlc__llava", "text_config.num_hidden_layers"},
 	{"google-bert__bert-base-multilingual-cased", "architectures"},
 	{"google-bert__bert-base-uncased__classdefault", "architectures"},
-	{"sentence-transformers__all-MiniLM-L6-v1", "type_vocab_size"}, {"ai21labs__AI21-Jamba-1.5-Mini", "attn_layer_period"},
-	{"mamba__classdefault", "state_size"}, {"mamba2__classdefault", "state_size"},
-	{"google__vit-base-patch16-224__classdefault", "architectures"}, {"databricks__dbrx__classdefault", "model_type"},
-	{"qwen3-next__classdefault", "linear_num_key_heads"}, {"recurrent_gemma__classdefault", "block_types"},
-	{"google__flan-t5-xl__hf-names", "is_encoder_decoder"}, {"openai__whisper-tiny", "is_encoder_decoder"},
+	{"sentence-transformers__all-MiniLM-L6-v1", "type_vocab_size"},
+	{"ai21labs__AI21-Jamba-1.5-Mini", "attn_layer_period"},
+	{"mamba__classdefault", "state_size"},
+	{"mamba2__classdefault", "state_size"},
+	{"google__vit-base-patch16-224__classdefault", "architectures"},
+	{"databricks__dbrx__classdefault", "model_type"},
+	{"qwen3-next__classdefault", "linear_num_key_heads"},
+	{"recurrent_gemma__classdefault", "block_types"},
+	{"google__flan-t5-xl__hf-names", "is_encoder_decoder"},
+	{"openai__whisper-tiny", "is_encoder_decoder"},
 	{"facebook__bart-large-cnn", "is_encoder_decoder"},
 };
 
@@ -74,7 +89,8 @@ static bool check(const struct row *row)
 	if (field) {
 		good = rc == ADP_EINVAL && strstr(err.text, field) != NULL && model == NULL;
 		verdict = "refused";
-		if (row->vision[0] && strstr(err.text, "The text part")) { /* and the text part is counted exactly */
+		if (row->vision[0] &&
+		    strstr(err.text, "The text part")) { /* and the text part is counted exactly */
 			char figure[32];
 			snprintf(figure, sizeof figure, "%llu parameters",
 			         strtoull(row->total, NULL, 10) - strtoull(row->vision, NULL, 10));
@@ -85,7 +101,8 @@ static bool check(const struct row *row)
 		if (good) {
 			total = adp_model_params(model);
 			active = adp_model_active_params(model);
-			good = total == strtoull(row->total, NULL, 10) && (!row->active[0] || active == strtoull(row->active, NULL, 10));
+			good = total == strtoull(row->total, NULL, 10) &&
+			       (!row->active[0] || active == strtoull(row->active, NULL, 10));
 		}
 	}
 	printf("| %s | %s | %" PRIu64 " | %" PRIu64 " | %s |\n", row->name, row->type, total, active,
@@ -121,8 +138,10 @@ static void every_dense_or_moe_decoder_is_exact_and_every_other_file_is_refused(
 	printf("| model | family | total | active | verdict |\n|---|---|---:|---:|---|\n");
 	for (uint32_t i = 0; i < csv.n_rows; i++) {
 		struct row row = {
-			.name = adp_csv_cell(&csv, i, name), .type = adp_csv_cell(&csv, i, type),
-			.total = adp_csv_cell(&csv, i, total), .active = adp_csv_cell(&csv, i, active),
+			.name = adp_csv_cell(&csv, i, name),
+			.type = adp_csv_cell(&csv, i, type),
+			.total = adp_csv_cell(&csv, i, total),
+			.active = adp_csv_cell(&csv, i, active),
 			.vision = adp_csv_cell(&csv, i, vision),
 		};
 		wrong += !check(&row);

@@ -7,7 +7,7 @@
 /* Every function that can fail returns ADP_OK or one of these. */
 enum adp_err {
 	ADP_OK = 0,
-	ADP_EINVAL = -1,      /* bad input: the text names what, where and the next step */
+	ADP_EINVAL = -1, /* bad input: the text names what, where and the next step */
 	ADP_ENOMEM = -2,
 	ADP_EINFEASIBLE = -3, /* input is fine, the answer is no */
 	ADP_EIO = -4,         /* a file could not be read or written */
@@ -23,7 +23,8 @@ struct adp_error {
 
 #define ADP_PRINTF(f, a) __attribute__((format(printf, f, a)))
 
-/* Sets code and text (err may be NULL). Returns code, so: return adp_fail(err, ADP_EINVAL, "..."). */
+/* Sets code and text (err may be NULL). Returns code, so: return adp_fail(err, ADP_EINVAL, "...").
+ */
 int adp_fail(struct adp_error *err, int code, const char *format, ...) ADP_PRINTF(3, 4);
 
 /* Puts "context: " before the text that is there. Returns code, for the same use. */

@@ -22,6 +22,6 @@ void *adp_reallocarray(void *p, size_t n, size_t size);
 void adp_alloc_fail_after(uint64_t after);
 uint64_t adp_alloc_count(void);
 uint64_t adp_alloc_live(void); /* blocks not freed yet */
-bool adp_alloc_failed(void);  /* whether the planned failure has happened */
+bool adp_alloc_failed(void);   /* whether the planned failure has happened */
 
 #endif

@@ -60,10 +60,11 @@ static int read_quoted(struct reader *in, const char **out)
 	}
 	in->at++;
 	if (n > MAX_FIELD)
-		return adp_fail(in->err, ADP_ELIMIT, "%s:%u: a field is longer than %d bytes", in->where, first_line,
-		                MAX_FIELD);
+		return adp_fail(in->err, ADP_ELIMIT, "%s:%u: a field is longer than %d bytes", in->where,
+		                first_line, MAX_FIELD);
 	if (!at_line_end(in) && in->text[in->at] != ',')
-		return fail_at_line(in, "text follows a closing quote; double a '\"' that belongs to the field");
+		return fail_at_line(
+			in, "text follows a closing quote; double a '\"' that belongs to the field");
 	if (!in->fill)
 		return ADP_OK;
 	copy = adp_arena_calloc(in->arena, n + 1, 1);
@@ -84,11 +85,12 @@ static int read_plain(struct reader *in, const char **out)
 
 	for (; !at_line_end(in) && in->text[in->at] != ','; in->at++) {
 		if (in->text[in->at] == '"')
-			return fail_at_line(in, "a '\"' inside a field that does not start with one; quote the whole field");
+			return fail_at_line(
+				in, "a '\"' inside a field that does not start with one; quote the whole field");
 	}
 	if (in->at - start > MAX_FIELD)
-		return adp_fail(in->err, ADP_ELIMIT, "%s:%u: a field is longer than %d bytes", in->where, in->line,
-		                MAX_FIELD);
+		return adp_fail(in->err, ADP_ELIMIT, "%s:%u: a field is longer than %d bytes", in->where,
+		                in->line, MAX_FIELD);
 	if (!in->fill)
 		return ADP_OK;
 	if (in->at == start) { /* empty cells are common: share one */
@@ -107,7 +109,8 @@ static int read_record(struct reader *in, const char **cells, uint32_t max, uint
 
 	for (*n = 0;;) {
 		if (*n == MAX_CELLS)
-			return adp_fail(in->err, ADP_ELIMIT, "%s:%u: more than %d fields", in->where, in->line, MAX_CELLS);
+			return adp_fail(in->err, ADP_ELIMIT, "%s:%u: more than %d fields", in->where, in->line,
+			                MAX_CELLS);
 		if (in->at < in->len && in->text[in->at] == '"') {
 			in->at++;
 			rc = read_quoted(in, &cell);
@@ -158,11 +161,13 @@ static int count_rows(struct reader in, uint32_t n_cols, uint32_t *n_rows)
 		if (rc)
 			return rc;
 		if (n != n_cols)
-			return adp_fail(in.err, ADP_EINVAL, "%s:%u: %u fields, but the header has %u; a field with a comma "
-			                "must be quoted", in.where, line, n, n_cols);
+			return adp_fail(in.err, ADP_EINVAL,
+			                "%s:%u: %u fields, but the header has %u; a field with a comma "
+			                "must be quoted",
+			                in.where, line, n, n_cols);
 		if ((uint64_t)(*n_rows + 1) * n_cols > MAX_CELLS)
-			return adp_fail(in.err, ADP_ELIMIT, "%s:%u: more than %d cells; split the table", in.where, line,
-			                MAX_CELLS);
+			return adp_fail(in.err, ADP_ELIMIT, "%s:%u: more than %d cells; split the table",
+			                in.where, line, MAX_CELLS);
 	}
 }
 
@@ -186,17 +191,24 @@ static int read_header(struct reader *in, struct adp_csv *out)
 	for (uint32_t i = 0; i < out->n_cols; i++) {
 		for (uint32_t j = 0; j < i; j++) {
 			if (strcmp(out->header[i], out->header[j]) == 0)
-				return adp_fail(in->err, ADP_EINVAL, "%s: column '%.80s' is there twice; rename one", in->where,
+				return adp_fail(in->err, ADP_EINVAL,
+				                "%s: column '%.80s' is there twice; rename one", in->where,
 				                out->header[i]);
 		}
 	}
 	return ADP_OK;
 }
 
-int adp_csv_read(struct adp_csv *out, struct adp_arena *arena, const char *text, size_t len, const char *where,
-                 struct adp_error *err)
+int adp_csv_read(struct adp_csv *out, struct adp_arena *arena, const char *text, size_t len,
+                 const char *where, struct adp_error *err)
 {
-	struct reader in = {.text = text, .where = where, .len = len, .line = 1, .arena = arena, .err = err, .fill = true};
+	struct reader in = {.text = text,
+	                    .where = where,
+	                    .len = len,
+	                    .line = 1,
+	                    .arena = arena,
+	                    .err = err,
+	                    .fill = true};
 	struct adp_csv csv = {0};
 	const char **cells;
 	uint32_t *lines, n;
@@ -204,11 +216,12 @@ int adp_csv_read(struct adp_csv *out, struct adp_arena *arena, const char *text,
 
 	in.at = adp_utf8_bom(text, len);
 	if (adp_utf8_check(text, len) != len)
-		return adp_fail(err, ADP_EINVAL, "%s: not UTF-8 text (byte %zu); save the table as UTF-8", where,
-		                adp_utf8_check(text, len));
+		return adp_fail(err, ADP_EINVAL, "%s: not UTF-8 text (byte %zu); save the table as UTF-8",
+		                where, adp_utf8_check(text, len));
 	skip_comments(&in);
 	if (in.at >= len)
-		return adp_fail(err, ADP_EINVAL, "%s: no header line; the first line must name the columns", where);
+		return adp_fail(err, ADP_EINVAL, "%s: no header line; the first line must name the columns",
+		                where);
 	rc = read_header(&in, &csv);
 	if (rc)
 		return rc;
@@ -235,7 +248,8 @@ int adp_csv_read(struct adp_csv *out, struct adp_arena *arena, const char *text,
 	return ADP_OK;
 }
 
-int adp_csv_column(uint32_t *out, const struct adp_csv *csv, const char *name, struct adp_error *err)
+int adp_csv_column(uint32_t *out, const struct adp_csv *csv, const char *name,
+                   struct adp_error *err)
 {
 	for (uint32_t i = 0; i < csv->n_cols; i++) {
 		if (strcmp(csv->header[i], name) == 0) {
@@ -243,7 +257,8 @@ int adp_csv_column(uint32_t *out, const struct adp_csv *csv, const char *name, s
 			return ADP_OK;
 		}
 	}
-	return adp_fail(err, ADP_EINVAL, "%s: no column '%s'; add it to the header line", csv->where, name);
+	return adp_fail(err, ADP_EINVAL, "%s: no column '%s'; add it to the header line", csv->where,
+	                name);
 }
 
 const char *adp_csv_cell(const struct adp_csv *csv, uint32_t row, uint32_t col)
@@ -251,8 +266,8 @@ const char *adp_csv_cell(const struct adp_csv *csv, uint32_t row, uint32_t col)
 	return csv->cells[(size_t)row * csv->n_cols + col];
 }
 
-int adp_csv_number(double *out, const struct adp_csv *csv, uint32_t row, uint32_t col, double missing,
-                   struct adp_error *err)
+int adp_csv_number(double *out, const struct adp_csv *csv, uint32_t row, uint32_t col,
+                   double missing, struct adp_error *err)
 {
 	const char *cell = adp_csv_cell(csv, row, col);
 
@@ -261,7 +276,7 @@ int adp_csv_number(double *out, const struct adp_csv *csv, uint32_t row, uint32_
 		return ADP_OK;
 	}
 	if (!adp_number_parse(out, cell, strlen(cell)))
-		return adp_fail(err, ADP_EINVAL, "%s:%u: column '%s': '%.80s' is not a finite number", csv->where,
-		                csv->line[row], csv->header[col], cell);
+		return adp_fail(err, ADP_EINVAL, "%s:%u: column '%s': '%.80s' is not a finite number",
+		                csv->where, csv->line[row], csv->header[col], cell);
 	return ADP_OK;
 }

@@ -39,9 +39,10 @@ const char *adp_data_version(void)
 	return version;
 }
 
-/* Sets *found when dir has the table. A folder that isn't there is an error, a missing table isn't. */
-static int open_in_folder(const char **text, size_t *len, char **owned, bool *found, const char *name,
-                          const char *dir, struct adp_error *err)
+/* Sets *found when dir has the table. A folder that isn't there is an error, a missing table isn't.
+ */
+static int open_in_folder(const char **text, size_t *len, char **owned, bool *found,
+                          const char *name, const char *dir, struct adp_error *err)
 {
 	struct adp_strbuf path = {0};
 	struct stat st;
@@ -49,7 +50,8 @@ static int open_in_folder(const char **text, size_t *len, char **owned, bool *fo
 
 	*found = false;
 	if (stat(dir, &st) || !S_ISDIR(st.st_mode))
-		return adp_fail(err, ADP_EIO, "%s: not a folder of data tables; give an existing folder", dir);
+		return adp_fail(err, ADP_EIO, "%s: not a folder of data tables; give an existing folder",
+		                dir);
 	adp_strbuf_addf(&path, "%s/%s", dir, name);
 	if (path.failed) {
 		adp_strbuf_fini(&path);

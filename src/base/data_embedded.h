@@ -6,7 +6,7 @@
 
 /* The files of data/, compiled in by cmake/embed.cmake. The list ends with a NULL name. */
 struct adp_data_file {
-	const char *name; /* "gpus.csv", "models/llama3-70b.json" */
+	const char *name;           /* "gpus.csv", "models/llama3-70b.json" */
 	const unsigned char *bytes; /* terminated by a zero that size does not count */
 	size_t size;
 };

@@ -23,10 +23,12 @@ int adp_doc_check_text(const char *text, size_t len, const char *where, struct a
 	size_t good;
 
 	if (len > ADP_DOC_MAX_BYTES)
-		return adp_fail(err, ADP_ELIMIT, "%s: larger than 256 MiB; split it, or leave out what isn't needed", where);
+		return adp_fail(err, ADP_ELIMIT,
+		                "%s: larger than 256 MiB; split it, or leave out what isn't needed", where);
 	good = adp_utf8_check(text, len);
 	if (good < len)
-		return adp_fail(err, ADP_EINVAL, "%s: byte %zu is not UTF-8 text; save the file as UTF-8", where, good);
+		return adp_fail(err, ADP_EINVAL, "%s: byte %zu is not UTF-8 text; save the file as UTF-8",
+		                where, good);
 	return ADP_OK;
 }
 
@@ -40,7 +42,8 @@ json_t *adp_doc_integer(const char *text, size_t len, bool *bad)
 	for (size_t i = sign; i < len; i++) {
 		json_int_t digit = text[0] == '-' ? '0' - text[i] : text[i] - '0';
 
-		if (__builtin_mul_overflow(value, (json_int_t)10, &value) || __builtin_add_overflow(value, digit, &value)) {
+		if (__builtin_mul_overflow(value, (json_int_t)10, &value) ||
+		    __builtin_add_overflow(value, digit, &value)) {
 			sign = text[0] == '+';
 			*bad = !adp_number_parse(&real, text + sign, len - sign);
 			return *bad ? NULL : json_real(real);
@@ -58,14 +61,15 @@ bool adp_doc_is_skipped(const char *const *list, const char *key, size_t len)
 	return false;
 }
 
-int adp_doc_any_without(json_t **out, const char *text, size_t len, const char *const *skip, const char *where,
-                        struct adp_error *err)
+int adp_doc_any_without(json_t **out, const char *text, size_t len, const char *const *skip,
+                        const char *where, struct adp_error *err)
 {
 	size_t at = adp_utf8_bom(text, len);
 	json_t *value, *documents;
 	int rc;
 
-	while (at < len && (text[at] == ' ' || text[at] == '\n' || text[at] == '\r' || text[at] == '\t'))
+	while (at < len &&
+	       (text[at] == ' ' || text[at] == '\n' || text[at] == '\r' || text[at] == '\t'))
 		at++;
 	if (at >= len || (text[at] != '{' && text[at] != '['))
 		return adp_doc_yaml_without(out, text, len, skip, where, err);
@@ -85,7 +89,8 @@ int adp_doc_any_without(json_t **out, const char *text, size_t len, const char *
 	return ADP_OK;
 }
 
-int adp_doc_any(json_t **out, const char *text, size_t len, const char *where, struct adp_error *err)
+int adp_doc_any(json_t **out, const char *text, size_t len, const char *where,
+                struct adp_error *err)
 {
 	return adp_doc_any_without(out, text, len, NULL, where, err);
 }
@@ -114,13 +119,17 @@ static const char *show(char out[SHOWN_SIZE], const json_t *value)
 		snprintf(out, SHOWN_SIZE, "an array");
 		break;
 	default:
-		snprintf(out, SHOWN_SIZE, "%s", json_is_true(value) ? "true" : json_is_false(value) ? "false" : "null");
+		snprintf(out, SHOWN_SIZE, "%s",
+		         json_is_true(value)    ? "true"
+		         : json_is_false(value) ? "false"
+		                                : "null");
 	}
 	return out;
 }
 
 /*
- * The member, or NULL with *rc = ADP_OK (absent, found given) or an error. expected completes "give ...".
+ * The member, or NULL with *rc = ADP_OK (absent, found given) or an error. expected completes "give
+ * ...".
  */
 static json_t *member(int *rc, bool *found, const json_t *object, const char *key, const char *path,
                       const char *expected, struct adp_error *err)
@@ -132,8 +141,8 @@ static json_t *member(int *rc, bool *found, const json_t *object, const char *ke
 	if (found)
 		*found = false;
 	if (!json_is_object(object)) {
-		*rc = adp_fail(err, ADP_EINVAL, "%s: an object with '%s' is expected, not %s", path[0] ? path : "document",
-		               key, object ? show(shown, object) : "nothing");
+		*rc = adp_fail(err, ADP_EINVAL, "%s: an object with '%s' is expected, not %s",
+		               path[0] ? path : "document", key, object ? show(shown, object) : "nothing");
 		return NULL;
 	}
 	value = json_object_get(object, key);
@@ -143,16 +152,18 @@ static json_t *member(int *rc, bool *found, const json_t *object, const char *ke
 		return value;
 	}
 	if (!found)
-		*rc = adp_fail(err, ADP_EINVAL, "%s%s%s is missing; give %s", path, path[0] ? "." : "", key, expected);
+		*rc = adp_fail(err, ADP_EINVAL, "%s%s%s is missing; give %s", path, path[0] ? "." : "", key,
+		               expected);
 	return NULL;
 }
 
-static int refuse(const json_t *value, const char *key, const char *path, const char *expected, struct adp_error *err)
+static int refuse(const json_t *value, const char *key, const char *path, const char *expected,
+                  struct adp_error *err)
 {
 	char shown[SHOWN_SIZE];
 
-	return adp_fail(err, ADP_EINVAL, "%s%s%s is %s; give %s", path, path[0] ? "." : "", key, show(shown, value),
-	                expected);
+	return adp_fail(err, ADP_EINVAL, "%s%s%s is %s; give %s", path, path[0] ? "." : "", key,
+	                show(shown, value), expected);
 }
 
 /* A whole number that a double holds exactly counts as one: 1e6, 8.0. */
@@ -175,8 +186,8 @@ static bool as_u64(uint64_t *out, const json_t *value)
 	return true;
 }
 
-int adp_doc_u64(uint64_t *out, bool *found, const json_t *object, const char *key, uint64_t min, uint64_t max,
-                const char *path, struct adp_error *err)
+int adp_doc_u64(uint64_t *out, bool *found, const json_t *object, const char *key, uint64_t min,
+                uint64_t max, const char *path, struct adp_error *err)
 {
 	char expected[96];
 	const json_t *value;
@@ -186,7 +197,8 @@ int adp_doc_u64(uint64_t *out, bool *found, const json_t *object, const char *ke
 	if (max == UINT64_MAX)
 		snprintf(expected, sizeof expected, "a whole number of at least %" PRIu64, min);
 	else
-		snprintf(expected, sizeof expected, "a whole number from %" PRIu64 " to %" PRIu64, min, max);
+		snprintf(expected, sizeof expected, "a whole number from %" PRIu64 " to %" PRIu64, min,
+		         max);
 	value = member(&rc, found, object, key, path, expected, err);
 	if (!value)
 		return rc;
@@ -196,8 +208,8 @@ int adp_doc_u64(uint64_t *out, bool *found, const json_t *object, const char *ke
 	return ADP_OK;
 }
 
-int adp_doc_double(double *out, bool *found, const json_t *object, const char *key, double min, double max,
-                   const char *path, struct adp_error *err)
+int adp_doc_double(double *out, bool *found, const json_t *object, const char *key, double min,
+                   double max, const char *path, struct adp_error *err)
 {
 	char expected[96];
 	const json_t *value;
@@ -220,7 +232,8 @@ int adp_doc_double(double *out, bool *found, const json_t *object, const char *k
 	return ADP_OK;
 }
 
-int adp_doc_bool(bool *out, bool *found, const json_t *object, const char *key, const char *path, struct adp_error *err)
+int adp_doc_bool(bool *out, bool *found, const json_t *object, const char *key, const char *path,
+                 struct adp_error *err)
 {
 	int rc;
 	const json_t *value = member(&rc, found, object, key, path, "true or false", err);
@@ -233,8 +246,8 @@ int adp_doc_bool(bool *out, bool *found, const json_t *object, const char *key, 
 	return ADP_OK;
 }
 
-int adp_doc_string(const char **out, bool *found, const json_t *object, const char *key, const char *path,
-                   struct adp_error *err)
+int adp_doc_string(const char **out, bool *found, const json_t *object, const char *key,
+                   const char *path, struct adp_error *err)
 {
 	int rc;
 	const json_t *value = member(&rc, found, object, key, path, "a string", err);
@@ -247,7 +260,8 @@ int adp_doc_string(const char **out, bool *found, const json_t *object, const ch
 	return ADP_OK;
 }
 
-int adp_doc_array(json_t **out, bool *found, const json_t *object, const char *key, const char *path, struct adp_error *err)
+int adp_doc_array(json_t **out, bool *found, const json_t *object, const char *key,
+                  const char *path, struct adp_error *err)
 {
 	int rc;
 	json_t *value = member(&rc, found, object, key, path, "an array", err);
@@ -260,7 +274,8 @@ int adp_doc_array(json_t **out, bool *found, const json_t *object, const char *k
 	return ADP_OK;
 }
 
-int adp_doc_object(json_t **out, bool *found, const json_t *object, const char *key, const char *path, struct adp_error *err)
+int adp_doc_object(json_t **out, bool *found, const json_t *object, const char *key,
+                   const char *path, struct adp_error *err)
 {
 	int rc;
 	json_t *value = member(&rc, found, object, key, path, "an object", err);
@@ -273,7 +288,8 @@ int adp_doc_object(json_t **out, bool *found, const json_t *object, const char *
 	return ADP_OK;
 }
 
-/* Edits (insert, delete, replace) from a to b; both are cut to 63 characters, enough to find a near name. */
+/* Edits (insert, delete, replace) from a to b; both are cut to 63 characters, enough to find a near
+ * name. */
 static unsigned distance(const char *a, const char *b)
 {
 	unsigned row[64], above_left, above;
@@ -298,7 +314,8 @@ static unsigned distance(const char *a, const char *b)
 	return row[n_b];
 }
 
-static int refuse_key(const char *key, const char *const *allowed, const char *path, struct adp_error *err)
+static int refuse_key(const char *key, const char *const *allowed, const char *path,
+                      struct adp_error *err)
 {
 	struct adp_strbuf list = {0};
 	const char *nearest = NULL;
@@ -312,22 +329,23 @@ static int refuse_key(const char *key, const char *const *allowed, const char *p
 		}
 		adp_strbuf_addf(&list, "%s%s", list.len ? ", " : "", *allowed);
 	}
-	adp_fail(err, ADP_EINVAL, "%s%s%.80s is not a known key; %s%s%sallowed: %s", path, path[0] ? "." : "", key,
-	         nearest ? "did you mean '" : "", nearest ? nearest : "", nearest ? "'? " : "",
-	         list.failed || !list.len ? "(none)" : list.text);
+	adp_fail(err, ADP_EINVAL, "%s%s%.80s is not a known key; %s%s%sallowed: %s", path,
+	         path[0] ? "." : "", key, nearest ? "did you mean '" : "", nearest ? nearest : "",
+	         nearest ? "'? " : "", list.failed || !list.len ? "(none)" : list.text);
 	adp_strbuf_fini(&list);
 	return ADP_EINVAL;
 }
 
-int adp_doc_only(const json_t *object, const char *const *allowed, const char *path, struct adp_error *err)
+int adp_doc_only(const json_t *object, const char *const *allowed, const char *path,
+                 struct adp_error *err)
 {
 	char shown[SHOWN_SIZE];
 	const char *key;
 	const json_t *value;
 
 	if (!json_is_object(object))
-		return adp_fail(err, ADP_EINVAL, "%s: an object is expected, not %s", path[0] ? path : "document",
-		                object ? show(shown, object) : "nothing");
+		return adp_fail(err, ADP_EINVAL, "%s: an object is expected, not %s",
+		                path[0] ? path : "document", object ? show(shown, object) : "nothing");
 	json_object_foreach ((json_t *)(uintptr_t)object, key, value) {
 		if (!adp_doc_is_skipped(allowed, key, strlen(key)))
 			return refuse_key(key, allowed, path, err);

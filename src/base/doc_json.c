@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Own reader into jansson's values: jansson's names neither the field nor, reliably, the lack of memory (it comes
- * out as a syntax error), allows 2048 levels and cannot leave members out.
+ * Own reader into jansson's values: jansson's names neither the field nor, reliably, the lack of
+ * memory (it comes out as a syntax error), allows 2048 levels and cannot leave members out.
  */
 #include <string.h>
 
@@ -32,8 +32,8 @@ static void add_path(struct adp_strbuf *out, const struct reader *in)
 		const struct place *place = &in->places[i];
 
 		if (place->key)
-			adp_strbuf_addf(out, "%s%.*s", out->len ? "." : "", (int)(place->len < 80 ? place->len : 80),
-			                place->key);
+			adp_strbuf_addf(out, "%s%.*s", out->len ? "." : "",
+			                (int)(place->len < 80 ? place->len : 80), place->key);
 		else
 			adp_strbuf_addf(out, "[%zu]", place->index);
 	}
@@ -52,8 +52,8 @@ static int fail_here(const struct reader *in, int code, const char *problem)
 		}
 	}
 	add_path(&path, in);
-	adp_fail(in->err, code, "%s:%zu:%zu: %s%s%s", in->where, line, column, problem, path.len ? " in " : "",
-	         path.len ? path.text : "");
+	adp_fail(in->err, code, "%s:%zu:%zu: %s%s%s", in->where, line, column, problem,
+	         path.len ? " in " : "", path.len ? path.text : "");
 	adp_strbuf_fini(&path);
 	return code;
 }
@@ -65,8 +65,8 @@ static int fail_syntax(const struct reader *in, const char *problem)
 
 static void skip_blanks(struct reader *in)
 {
-	while (in->at < in->len && (in->text[in->at] == ' ' || in->text[in->at] == '\n' || in->text[in->at] == '\r' ||
-	                            in->text[in->at] == '\t'))
+	while (in->at < in->len && (in->text[in->at] == ' ' || in->text[in->at] == '\n' ||
+	                            in->text[in->at] == '\r' || in->text[in->at] == '\t'))
 		in->at++;
 }
 
@@ -99,7 +99,7 @@ static int read_hex4(struct reader *in, unsigned *out)
 
 static int read_unicode_escape(struct reader *in)
 {
-	unsigned code, low;
+	unsigned code = 0, low = 0;
 	char utf8[4];
 	int rc = read_hex4(in, &code);
 
@@ -156,7 +156,8 @@ static int read_text(struct reader *in, const char **out, size_t *len)
 		if (in->at >= in->len || in->text[in->at] == '"')
 			break;
 		if (in->text[in->at] != '\\')
-			return fail_syntax(in, "a control character in a string; write it as an escape such as \\n");
+			return fail_syntax(
+				in, "a control character in a string; write it as an escape such as \\n");
 		if (!escaped)
 			in->scratch.len = 0;
 		escaped = true;
@@ -187,8 +188,8 @@ static int give(const struct reader *in, json_t **out, json_t *value)
 
 static int read_string(struct reader *in, json_t **out)
 {
-	const char *text;
-	size_t len;
+	const char *text = NULL;
+	size_t len = 0;
 	int rc = read_text(in, &text, &len);
 
 	if (rc)
@@ -207,8 +208,10 @@ static int read_number(struct reader *in, json_t **out)
 	for (whole = sign; whole < len && text[whole] >= '0' && text[whole] <= '9'; whole++)
 		;
 	if (whole == sign || (text[sign] == '0' && whole > sign + 1))
-		return fail_syntax(in, len > sign ? "a number that starts with '.' or a needless 0" : "no value");
-	if (whole < len && text[whole] == '.' && (whole + 1 >= len || text[whole + 1] < '0' || text[whole + 1] > '9'))
+		return fail_syntax(in, len > sign ? "a number that starts with '.' or a needless 0"
+		                                  : "no value");
+	if (whole < len && text[whole] == '.' &&
+	    (whole + 1 >= len || text[whole + 1] < '0' || text[whole + 1] > '9'))
 		return fail_syntax(in, "a number without a digit after '.'");
 	if (whole == len) {
 		*out = adp_doc_integer(text, len, &bad);
@@ -227,7 +230,8 @@ static int read_word(struct reader *in, json_t **out)
 	static const struct {
 		const char *word;
 		char kind; /* 's': Python's numbers that JSON lacks, as strings */
-	} words[] = {{"true", 't'}, {"false", 'f'}, {"null", 'n'}, {"NaN", 's'}, {"Infinity", 's'}, {"-Infinity", 's'}};
+	} words[] = {{"true", 't'}, {"false", 'f'},    {"null", 'n'},
+	             {"NaN", 's'},  {"Infinity", 's'}, {"-Infinity", 's'}};
 
 	for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
 		if (!starts_with(in, words[i].word))
@@ -235,11 +239,14 @@ static int read_word(struct reader *in, json_t **out)
 		in->at += strlen(words[i].word);
 		if (words[i].kind == 's')
 			return give(in, out, json_string_nocheck(words[i].word));
-		*out = words[i].kind == 't' ? json_true() : words[i].kind == 'f' ? json_false() : json_null();
+		*out = words[i].kind == 't'   ? json_true()
+		       : words[i].kind == 'f' ? json_false()
+		                              : json_null();
 		return ADP_OK;
 	}
-	if (in->at < in->len && (in->text[in->at] == '-' || (in->text[in->at] >= '0' && in->text[in->at] <= '9') ||
-	                         in->text[in->at] == '.'))
+	if (in->at < in->len &&
+	    (in->text[in->at] == '-' || (in->text[in->at] >= '0' && in->text[in->at] <= '9') ||
+	     in->text[in->at] == '.'))
 		return read_number(in, out);
 	return fail_syntax(in, "not a JSON value");
 }
@@ -372,8 +379,8 @@ static int read_value(struct reader *in, json_t **out)
 	return read_word(in, out);
 }
 
-int adp_doc_json_without(json_t **out, const char *text, size_t len, const char *const *skip, const char *where,
-                         struct adp_error *err)
+int adp_doc_json_without(json_t **out, const char *text, size_t len, const char *const *skip,
+                         const char *where, struct adp_error *err)
 {
 	struct reader in = {.text = text, .where = where, .len = len, .skip = skip, .err = err};
 	json_t *value = NULL;
@@ -395,7 +402,8 @@ int adp_doc_json_without(json_t **out, const char *text, size_t len, const char 
 	return ADP_OK;
 }
 
-int adp_doc_json(json_t **out, const char *text, size_t len, const char *where, struct adp_error *err)
+int adp_doc_json(json_t **out, const char *text, size_t len, const char *where,
+                 struct adp_error *err)
 {
 	return adp_doc_json_without(out, text, len, NULL, where, err);
 }

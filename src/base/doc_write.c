@@ -27,8 +27,8 @@ static void newline(struct writer *to, unsigned indent)
 /* What a reader of YAML 1.1 or 1.2 might take for something else than a string. */
 static bool is_reserved(const char *text)
 {
-	static const char *const words[] = {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf",
-	                                    "infinity", NULL};
+	static const char *const words[] = {"y",     "n",    "yes", "no",  "on",       "off", "true",
+	                                    "false", "null", "nan", "inf", "infinity", NULL};
 
 	for (size_t i = 0; words[i]; i++) {
 		if (strcasecmp(words[i], text) == 0)
@@ -41,16 +41,18 @@ static bool is_reserved(const char *text)
 static bool is_plain(const char *text, size_t len)
 {
 	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
-	static const char others[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789./-";
+	static const char others[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789./-";
 
-	return len > 0 && len <= 128 && strspn(text, letters) > 0 && strspn(text, others) == len && !is_reserved(text);
+	return len > 0 && len <= 128 && strspn(text, letters) > 0 && strspn(text, others) == len &&
+	       !is_reserved(text);
 }
 
 /* Not printable in YAML (section 5.1), or read as a line break there. */
 static bool needs_escape(unsigned code)
 {
-	return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x2028 || code == 0x2029 || code == 0xfeff ||
-	       (code & 0xfffe) == 0xfffe;
+	return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x2028 || code == 0x2029 ||
+	       code == 0xfeff || (code & 0xfffe) == 0xfffe;
 }
 
 static void write_escape(struct writer *to, unsigned code)
@@ -63,7 +65,8 @@ static void write_escape(struct writer *to, unsigned code)
 		adp_strbuf_addf(&to->out, "\\u%04x", code);
 	else /* JSON and YAML both read a pair in JSON; YAML alone needs the long form */
 		adp_strbuf_addf(&to->out, to->yaml ? "\\U%08x" : "\\u%04x\\u%04x",
-		                to->yaml ? code : 0xd800 + ((code - 0x10000) >> 10), 0xdc00 + (code & 0x3ff));
+		                to->yaml ? code : 0xd800 + ((code - 0x10000) >> 10),
+		                0xdc00 + (code & 0x3ff));
 }
 
 static void write_quoted(struct writer *to, const char *text, size_t len)
@@ -168,7 +171,8 @@ static int check_depth(const struct writer *to, unsigned depth)
 {
 	if (depth < ADP_DOC_MAX_DEPTH)
 		return ADP_OK;
-	return adp_fail(to->err, ADP_ELIMIT, "a document to be written has more than 64 levels of nesting");
+	return adp_fail(to->err, ADP_ELIMIT,
+	                "a document to be written has more than 64 levels of nesting");
 }
 
 static int write_json(struct writer *to, const json_t *value, unsigned depth)

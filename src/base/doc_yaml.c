@@ -39,8 +39,8 @@ static int fail_at(const struct reader *in, const yaml_mark_t *mark, int code, c
 	struct adp_strbuf path = {0};
 
 	add_path(&path, in);
-	adp_fail(in->err, code, "%s:%zu:%zu: %s%s%s", in->where, mark->line + 1, mark->column + 1, problem,
-	         path.len ? " in " : "", path.len ? path.text : "");
+	adp_fail(in->err, code, "%s:%zu:%zu: %s%s%s", in->where, mark->line + 1, mark->column + 1,
+	         problem, path.len ? " in " : "", path.len ? path.text : "");
 	adp_strbuf_fini(&path);
 	return code;
 }
@@ -80,16 +80,18 @@ static bool read_based(json_int_t *out, const char *text, size_t len)
 	if (!base || digits_of_base(text + 2, len - 2, base) != len - 2)
 		return false;
 	for (size_t i = 2; i < len; i++) {
-		int c = text[i], digit = c <= '9' ? c - '0' : (c | 32) - 'a' + 10;
+		int c = (unsigned char)text[i], digit = c <= '9' ? c - '0' : (c | 32) - 'a' + 10;
 
-		if (__builtin_mul_overflow(value, (json_int_t)base, &value) || __builtin_add_overflow(value, digit, &value))
+		if (__builtin_mul_overflow(value, (json_int_t)base, &value) ||
+		    __builtin_add_overflow(value, digit, &value))
 			return false;
 	}
 	*out = value;
 	return true;
 }
 
-/* The core schema of YAML 1.2, section 10.3.2. NULL: out of memory, or a number out of range (*bad). */
+/* The core schema of YAML 1.2, section 10.3.2. NULL: out of memory, or a number out of range
+ * (*bad). */
 static json_t *resolve_plain(const char *text, size_t len, bool *bad)
 {
 	static const char *const nulls[] = {"", "~", "null", "Null", "NULL", NULL};
@@ -137,7 +139,8 @@ static int place(struct reader *in, json_t *value, const yaml_mark_t *mark)
 			json_decref(value);
 			bad = 0;
 		} else {
-			bad = json_object_setn_new_nocheck(level->value, level->key.text, level->key.len, value);
+			bad = json_object_setn_new_nocheck(level->value, level->key.text, level->key.len,
+			                                   value);
 		}
 		level->has_key = false;
 	}
@@ -153,13 +156,16 @@ static int on_scalar(struct reader *in, const yaml_event_t *event)
 	json_t *value;
 
 	if (event->data.scalar.anchor || event->data.scalar.tag)
-		return fail_at(in, &event->start_mark, ADP_EINVAL, "anchors (&) and tags (!) are not read; write the value out");
+		return fail_at(in, &event->start_mark, ADP_EINVAL,
+		               "anchors (&) and tags (!) are not read; write the value out");
 	if (memchr(text, '\0', len))
 		return fail_at(in, &event->start_mark, ADP_EINVAL, "a NUL character in a string");
 	if (level && json_is_object(level->value) && !level->has_key) {
 		if (plain && (len == 0 || (len == 2 && memcmp(text, "<<", 2) == 0)))
-			return fail_at(in, &event->start_mark, ADP_EINVAL, len ? "merge keys (<<) are not read; write the "
-			               "members out" : "an empty key");
+			return fail_at(in, &event->start_mark, ADP_EINVAL,
+			               len ? "merge keys (<<) are not read; write the "
+			                     "members out"
+			                   : "an empty key");
 		level->key.len = 0;
 		adp_strbuf_addn(&level->key, text, len);
 		if (level->key.failed)
@@ -178,15 +184,19 @@ static int on_scalar(struct reader *in, const yaml_event_t *event)
 static int on_start(struct reader *in, const yaml_event_t *event)
 {
 	bool mapping = event->type == YAML_MAPPING_START_EVENT;
-	const yaml_char_t *anchor = mapping ? event->data.mapping_start.anchor : event->data.sequence_start.anchor;
-	const yaml_char_t *tag = mapping ? event->data.mapping_start.tag : event->data.sequence_start.tag;
+	const yaml_char_t *anchor = mapping ? event->data.mapping_start.anchor
+	                                    : event->data.sequence_start.anchor;
+	const yaml_char_t *tag = mapping ? event->data.mapping_start.tag
+	                                 : event->data.sequence_start.tag;
 	struct level *level = in->depth ? &in->levels[in->depth - 1] : NULL;
 	json_t *value;
 
 	if (anchor || tag)
-		return fail_at(in, &event->start_mark, ADP_EINVAL, "anchors (&) and tags (!) are not read; write the value out");
+		return fail_at(in, &event->start_mark, ADP_EINVAL,
+		               "anchors (&) and tags (!) are not read; write the value out");
 	if (level && json_is_object(level->value) && !level->has_key)
-		return fail_at(in, &event->start_mark, ADP_EINVAL, "a key must be text, not a mapping or a sequence");
+		return fail_at(in, &event->start_mark, ADP_EINVAL,
+		               "a key must be text, not a mapping or a sequence");
 	if (in->depth == ADP_DOC_MAX_DEPTH)
 		return fail_at(in, &event->start_mark, ADP_ELIMIT, "more than 64 levels of nesting");
 	value = mapping ? json_object() : json_array();
@@ -218,7 +228,8 @@ static int on_event(struct reader *in, const yaml_event_t *event)
 	case YAML_SEQUENCE_END_EVENT:
 		return on_end(in, event);
 	case YAML_ALIAS_EVENT:
-		return fail_at(in, &event->start_mark, ADP_EINVAL, "aliases (*) are not read; write the value out");
+		return fail_at(in, &event->start_mark, ADP_EINVAL,
+		               "aliases (*) are not read; write the value out");
 	default:
 		return ADP_OK;
 	}
@@ -231,7 +242,8 @@ static int fail_parser(const struct reader *in, const yaml_parser_t *parser)
 	if (parser->error == YAML_MEMORY_ERROR)
 		return adp_nomem(in->err);
 	if (parser->error == YAML_READER_ERROR)
-		return adp_fail(in->err, ADP_EINVAL, "%s: byte %zu: %s", in->where, parser->problem_offset, problem);
+		return adp_fail(in->err, ADP_EINVAL, "%s: byte %zu: %s", in->where, parser->problem_offset,
+		                problem);
 	return fail_at(in, &parser->problem_mark, ADP_EINVAL, problem);
 }
 
@@ -251,8 +263,8 @@ static int read_stream(struct reader *in, yaml_parser_t *parser)
 	return rc;
 }
 
-int adp_doc_yaml_without(json_t **out, const char *text, size_t len, const char *const *skip, const char *where,
-                         struct adp_error *err)
+int adp_doc_yaml_without(json_t **out, const char *text, size_t len, const char *const *skip,
+                         const char *where, struct adp_error *err)
 {
 	struct reader in = {.where = where, .skip = skip, .err = err};
 	yaml_parser_t parser;
@@ -283,7 +295,8 @@ int adp_doc_yaml_without(json_t **out, const char *text, size_t len, const char 
 	return ADP_OK;
 }
 
-int adp_doc_yaml(json_t **out, const char *text, size_t len, const char *where, struct adp_error *err)
+int adp_doc_yaml(json_t **out, const char *text, size_t len, const char *where,
+                 struct adp_error *err)
 {
 	return adp_doc_yaml_without(out, text, len, NULL, where, err);
 }

@@ -41,5 +41,6 @@ int adp_wrap(struct adp_error *err, int code, const char *format, ...)
 
 int adp_nomem(struct adp_error *err)
 {
-	return adp_fail(err, ADP_ENOMEM, "out of memory; give the process more memory or a smaller input");
+	return adp_fail(err, ADP_ENOMEM,
+	                "out of memory; give the process more memory or a smaller input");
 }

@@ -24,14 +24,16 @@ static ssize_t read_some(int fd, char *at, size_t size)
 	return n;
 }
 
-static int read_all(char **out, size_t *len, int fd, const char *name, size_t max, struct adp_error *err)
+static int read_all(char **out, size_t *len, int fd, const char *name, size_t max,
+                    struct adp_error *err)
 {
 	struct stat st;
 	size_t cap = 65536, used = 0, grown;
 	char *text = NULL, *larger;
 	ssize_t n;
 
-	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 && (uintmax_t)st.st_size <= max)
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 &&
+	    (uintmax_t)st.st_size <= max)
 		cap = (size_t)st.st_size + 2; /* one more than needed, so that the end is seen at once */
 	text = adp_malloc(cap);
 	if (!text)
@@ -47,12 +49,14 @@ static int read_all(char **out, size_t *len, int fd, const char *name, size_t ma
 		used += (size_t)n;
 		if (used > max) {
 			adp_free(text);
-			return adp_fail(err, ADP_ELIMIT, "%s: larger than the limit of %zu bytes; give a smaller file",
-			                name, max);
+			return adp_fail(err, ADP_ELIMIT,
+			                "%s: larger than the limit of %zu bytes; give a smaller file", name,
+			                max);
 		}
 		if (used < cap - 1)
 			continue;
-		if (__builtin_mul_overflow(cap, (size_t)2, &grown) || !(larger = adp_realloc(text, grown))) {
+		if (__builtin_mul_overflow(cap, (size_t)2, &grown) ||
+		    !(larger = adp_realloc(text, grown))) {
 			adp_free(text);
 			return adp_nomem(err);
 		}
@@ -73,8 +77,8 @@ int adp_file_read(char **out, size_t *len, const char *path, size_t max, struct 
 		return read_all(out, len, STDIN_FILENO, "standard input", max, err);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return adp_fail(err, ADP_EIO, "%s: cannot open: %s; check the path and its permissions", path,
-		                strerror(errno));
+		return adp_fail(err, ADP_EIO, "%s: cannot open: %s; check the path and its permissions",
+		                path, strerror(errno));
 	rc = read_all(out, len, fd, path, max, err);
 	close(fd);
 	return rc;
@@ -110,7 +114,8 @@ static int write_in_place(const char *path, const char *content, size_t len, str
 	return rc;
 }
 
-/* A rename is on disk only once its folder is. Folders of some file systems refuse; that is no loss of content. */
+/* A rename is on disk only once its folder is. Folders of some file systems refuse; that is no loss
+ * of content. */
 static void sync_folder(const char *path, size_t folder_len)
 {
 	char folder[PATH_MAX];
@@ -156,7 +161,8 @@ static int open_temporary(char **name, const char *path, size_t folder_len, int 
 	return fd;
 }
 
-static int replace(const char *path, const char *content, size_t len, int executable, struct adp_error *err)
+static int replace(const char *path, const char *content, size_t len, int executable,
+                   struct adp_error *err)
 {
 	const char *slash = strrchr(path, '/');
 	size_t folder_len = slash ? (size_t)(slash - path) + 1 : 0;
@@ -165,8 +171,10 @@ static int replace(const char *path, const char *content, size_t len, int execut
 
 	if (fd < 0)
 		return errno == ENOMEM ? adp_nomem(err)
-		                       : adp_fail(err, ADP_EIO, "%s: cannot create a file in its folder: %s; the "
-		                                  "folder must exist and be writable", path, strerror(errno));
+		                       : adp_fail(err, ADP_EIO,
+		                                  "%s: cannot create a file in its folder: %s; the "
+		                                  "folder must exist and be writable",
+		                                  path, strerror(errno));
 	bad = write_all(fd, content, len) || fsync(fd);
 	if (bad) {
 		bad = errno;
@@ -177,15 +185,16 @@ static int replace(const char *path, const char *content, size_t len, int execut
 	if (bad) {
 		unlink(name);
 		adp_free(name);
-		return adp_fail(err, ADP_EIO, "%s: cannot write: %s; the old file, if any, is untouched", path,
-		                strerror(bad));
+		return adp_fail(err, ADP_EIO, "%s: cannot write: %s; the old file, if any, is untouched",
+		                path, strerror(bad));
 	}
 	adp_free(name);
 	sync_folder(path, folder_len);
 	return ADP_OK;
 }
 
-int adp_file_write(const char *path, const char *content, size_t len, int executable, struct adp_error *err)
+int adp_file_write(const char *path, const char *content, size_t len, int executable,
+                   struct adp_error *err)
 {
 	char real[PATH_MAX];
 	struct stat st;

@@ -78,7 +78,7 @@ void adp_number_format(char out[ADP_NUMBER_SIZE], double value)
 	for (int n_digits = 15; n_digits <= 17; n_digits++) {
 		snprintf(shortest, sizeof shortest, "%.*g", n_digits, value);
 		back = strtod(shortest, NULL);
-		if (memcmp(&back, &value, sizeof back) == 0)
+		if (back == value)
 			break;
 	}
 	uselocale(old);
@@ -86,5 +86,6 @@ void adp_number_format(char out[ADP_NUMBER_SIZE], double value)
 	whole = (int)strcspn(shortest, "e");
 	if (memchr(shortest, '.', (size_t)whole) || !isfinite(value))
 		whole = 0;
-	snprintf(out, ADP_NUMBER_SIZE, "%.*s%s%s", whole, shortest, whole ? ".0" : "", shortest + whole);
+	snprintf(out, ADP_NUMBER_SIZE, "%.*s%s%s", whole, shortest, whole ? ".0" : "",
+	         shortest + whole);
 }

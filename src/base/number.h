@@ -13,10 +13,12 @@
  */
 size_t adp_number_span(const char *text, size_t len);
 
-/* The number that is the whole of text (len characters, '-' allowed). False: it is none, or overflows. */
+/* The number that is the whole of text (len characters, '-' allowed). False: it is none, or
+ * overflows. */
 bool adp_number_parse(double *out, const char *text, size_t len);
 
-/* Fewest of 15, 16 or 17 digits that read back as value; always with a '.', so that it stays a real. */
+/* Fewest of 15, 16 or 17 digits that read back as value; always with a '.', so that it stays a
+ * real. */
 enum { ADP_NUMBER_SIZE = 72 };
 void adp_number_format(char out[ADP_NUMBER_SIZE], double value);
 

@@ -6,8 +6,8 @@
 
 #include "adp/error.h"
 
-/* A growing string. Zero-initialise. After a failed append the buffer stays usable and `failed` is set:
- * append freely, test once at the end. */
+/* A growing string. Zero-initialise. After a failed append the buffer stays usable and `failed` is
+ * set: append freely, test once at the end. */
 struct adp_strbuf {
 	char *text; /* terminated once anything was appended; NULL before */
 	size_t len, cap;
@@ -17,6 +17,7 @@ void adp_strbuf_fini(struct adp_strbuf *buf);
 void adp_strbuf_add(struct adp_strbuf *buf, const char *text);
 void adp_strbuf_addn(struct adp_strbuf *buf, const char *text, size_t len);
 void adp_strbuf_addf(struct adp_strbuf *buf, const char *format, ...) ADP_PRINTF(2, 3);
-char *adp_strbuf_steal(struct adp_strbuf *buf); /* caller frees with adp_free; NULL if failed; "" when empty */
+char *adp_strbuf_steal(
+	struct adp_strbuf *buf); /* caller frees with adp_free; NULL if failed; "" when empty */
 
 #endif

@@ -13,34 +13,31 @@ struct unit {
 };
 
 static const struct unit byte_units[] = {
-	{"", 1}, {"B", 1},
-	{"k", 1e3}, {"K", 1e3}, {"kB", 1e3}, {"KB", 1e3}, {"Ki", 0x1p10}, {"KiB", 0x1p10},
-	{"M", 1e6}, {"MB", 1e6}, {"Mi", 0x1p20}, {"MiB", 0x1p20},
-	{"G", 1e9}, {"GB", 1e9}, {"Gi", 0x1p30}, {"GiB", 0x1p30},
-	{"T", 1e12}, {"TB", 1e12}, {"Ti", 0x1p40}, {"TiB", 0x1p40},
-	{"P", 1e15}, {"PB", 1e15}, {"Pi", 0x1p50}, {"PiB", 0x1p50},
-	{NULL, 0},
+	{"", 1},         {"B", 1},        {"k", 1e3},      {"K", 1e3},      {"kB", 1e3},
+	{"KB", 1e3},     {"Ki", 0x1p10},  {"KiB", 0x1p10}, {"M", 1e6},      {"MB", 1e6},
+	{"Mi", 0x1p20},  {"MiB", 0x1p20}, {"G", 1e9},      {"GB", 1e9},     {"Gi", 0x1p30},
+	{"GiB", 0x1p30}, {"T", 1e12},     {"TB", 1e12},    {"Ti", 0x1p40},  {"TiB", 0x1p40},
+	{"P", 1e15},     {"PB", 1e15},    {"Pi", 0x1p50},  {"PiB", 0x1p50}, {NULL, 0},
 };
 
 static const struct unit bandwidth_units[] = {
-	{"B/s", 1}, {"Bps", 1}, {"b/s", 0.125}, {"bps", 0.125}, {"bit/s", 0.125},
-	{"kB/s", 1e3}, {"KB/s", 1e3}, {"KiB/s", 0x1p10}, {"kb/s", 125}, {"Kb/s", 125}, {"Kbps", 125}, {"kbit/s", 125},
-	{"MB/s", 1e6}, {"MBps", 1e6}, {"MiB/s", 0x1p20}, {"Mb/s", 125e3}, {"Mbps", 125e3}, {"Mbit/s", 125e3},
-	{"GB/s", 1e9}, {"GBps", 1e9}, {"GiB/s", 0x1p30}, {"Gb/s", 125e6}, {"Gbps", 125e6}, {"Gbit/s", 125e6},
-	{"TB/s", 1e12}, {"TBps", 1e12}, {"TiB/s", 0x1p40}, {"Tb/s", 125e9}, {"Tbps", 125e9}, {"Tbit/s", 125e9},
+	{"B/s", 1},        {"Bps", 1},        {"b/s", 0.125},    {"bps", 0.125},    {"bit/s", 0.125},
+	{"kB/s", 1e3},     {"KB/s", 1e3},     {"KiB/s", 0x1p10}, {"kb/s", 125},     {"Kb/s", 125},
+	{"Kbps", 125},     {"kbit/s", 125},   {"MB/s", 1e6},     {"MBps", 1e6},     {"MiB/s", 0x1p20},
+	{"Mb/s", 125e3},   {"Mbps", 125e3},   {"Mbit/s", 125e3}, {"GB/s", 1e9},     {"GBps", 1e9},
+	{"GiB/s", 0x1p30}, {"Gb/s", 125e6},   {"Gbps", 125e6},   {"Gbit/s", 125e6}, {"TB/s", 1e12},
+	{"TBps", 1e12},    {"TiB/s", 0x1p40}, {"Tb/s", 125e9},   {"Tbps", 125e9},   {"Tbit/s", 125e9},
 	{NULL, 0},
 };
 
 static const struct unit duration_units[] = {
-	{"ns", 1e-9}, {"us", 1e-6}, {"\xc2\xb5s", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"m", 60}, {"min", 60}, {"h", 3600},
-	{"d", 86400}, {"w", 604800},
-	{NULL, 0},
+	{"ns", 1e-9}, {"us", 1e-6}, {"\xc2\xb5s", 1e-6}, {"ms", 1e-3},  {"s", 1},  {"m", 60},
+	{"min", 60},  {"h", 3600},  {"d", 86400},        {"w", 604800}, {NULL, 0},
 };
 
 static const struct unit count_units[] = {
-	{"", 1}, {"k", 1e3}, {"K", 1e3}, {"m", 1e6}, {"M", 1e6}, {"b", 1e9}, {"B", 1e9}, {"G", 1e9}, {"t", 1e12}, {"T", 1e12},
-	{"P", 1e15},
-	{NULL, 0},
+	{"", 1},    {"k", 1e3}, {"K", 1e3},  {"m", 1e6},  {"M", 1e6},  {"b", 1e9},
+	{"B", 1e9}, {"G", 1e9}, {"t", 1e12}, {"T", 1e12}, {"P", 1e15}, {NULL, 0},
 };
 
 /* Longest text shown back to the user. */
@@ -92,8 +89,9 @@ int adp_parse_u64(uint64_t *out, const char *text, const char *what, struct adp_
 	for (const char *p = text; *p; p++) {
 		if (__builtin_mul_overflow(value, UINT64_C(10), &value) ||
 		    __builtin_add_overflow(value, (uint64_t)(*p - '0'), &value))
-			return adp_fail(err, ADP_EINVAL, "%s: '" SHOWN "' is too large; at most 18446744073709551615",
-			                what, text);
+			return adp_fail(err, ADP_EINVAL,
+			                "%s: '" SHOWN "' is too large; at most 18446744073709551615", what,
+			                text);
 	}
 	*out = value;
 	return ADP_OK;
@@ -113,7 +111,8 @@ int adp_parse_bytes(uint64_t *out, const char *text, const char *what, struct ad
 		return refuse(err, what, text, expected);
 	bytes = number * unit->factor;
 	if (!(bytes < 0x1p64))
-		return adp_fail(err, ADP_EINVAL, "%s: '" SHOWN "' is too large; at most 16 EiB less one byte", what, text);
+		return adp_fail(err, ADP_EINVAL,
+		                "%s: '" SHOWN "' is too large; at most 16 EiB less one byte", what, text);
 	if ((unit->factor == 1 && bytes != floor(bytes)) || (bytes > 0 && bytes < 0.5))
 		return refuse(err, what, text, expected);
 	*out = bytes < 0x1p53 ? (uint64_t)(bytes + 0.5) : (uint64_t)bytes;
@@ -128,7 +127,8 @@ int adp_parse_bandwidth(double *out, const char *text, const char *what, struct 
 
 	unit = read_quantity(&number, &rest, text, bandwidth_units);
 	if (!unit || *rest || !isfinite(number * unit->factor))
-		return refuse(err, what, text, "a bandwidth with its unit, such as 400Gb/s (bits) or 50GB/s (bytes)");
+		return refuse(err, what, text,
+		              "a bandwidth with its unit, such as 400Gb/s (bits) or 50GB/s (bytes)");
 	*out = number * unit->factor;
 	return ADP_OK;
 }
@@ -182,7 +182,8 @@ int adp_parse_frac(double *out, const char *text, const char *what, struct adp_e
 	else if (text[n])
 		return refuse(err, what, text, "a share between 0 and 1, such as 0.2 or 20%");
 	if (number > 1)
-		return adp_fail(err, ADP_EINVAL, "%s: '" SHOWN "' is more than 1; write 0.2 or 20%% for a fifth", what,
+		return adp_fail(err, ADP_EINVAL,
+		                "%s: '" SHOWN "' is more than 1; write 0.2 or 20%% for a fifth", what,
 		                text);
 	*out = number;
 	return ADP_OK;
@@ -195,8 +196,8 @@ static int decimals(double value)
 }
 
 /* The first unit in which value (as shown) is below step; the last one takes the rest. */
-static char *format_scaled(char *out, size_t size, double value, double step, const char *const *units, int n_units,
-                           const char *gap)
+static char *format_scaled(char *out, size_t size, double value, double step,
+                           const char *const *units, int n_units, const char *gap)
 {
 	const char *sign = value < 0 ? "-" : "";
 	int i = 0;
@@ -240,15 +241,18 @@ char *adp_format_duration(char *out, size_t size, double seconds)
 		const char *name;
 		double factor, below; /* used up to `below` seconds */
 	} steps[] = {
-		{"ns", 1e-9, 0.9995e-6}, {"us", 1e-6, 0.9995e-3}, {"ms", 1e-3, 0.9995},
-		{"s", 1, 120}, {"min", 60, 7200}, {"h", 3600, 172800}, {"d", 86400, INFINITY},
+		{"ns", 1e-9, 0.9995e-6}, {"us", 1e-6, 0.9995e-3}, {"ms", 1e-3, 0.9995},   {"s", 1, 120},
+		{"min", 60, 7200},       {"h", 3600, 172800},     {"d", 86400, INFINITY},
 	};
 	const char *sign = seconds < 0 ? "-" : "";
 	double value = fabs(seconds);
 	int i = value == 0 ? 3 : 0; /* zero in seconds */
 
 	if (!isfinite(seconds)) {
-		snprintf(out, size, "%s", isnan(seconds) ? "unknown" : seconds < 0 ? "-infinite" : "infinite");
+		snprintf(out, size, "%s",
+		         isnan(seconds) ? "unknown"
+		         : seconds < 0  ? "-infinite"
+		                        : "infinite");
 		return out;
 	}
 	while (value >= steps[i].below)

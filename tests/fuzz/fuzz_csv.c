@@ -17,7 +17,8 @@ static void look_up(const struct adp_csv *csv)
 		if (adp_csv_column(&column, csv, csv->header[i], NULL) || column != i)
 			abort();
 	}
-	if (adp_csv_column(&column, csv, "no such column\n", NULL) == ADP_OK && !strchr(csv->header[column], '\n'))
+	if (adp_csv_column(&column, csv, "no such column\n", NULL) == ADP_OK &&
+	    !strchr(csv->header[column], '\n'))
 		abort();
 	for (uint32_t row = 0; row < csv->n_rows; row++) {
 		if (csv->line[row] == 0 || (row && csv->line[row] <= csv->line[row - 1]))

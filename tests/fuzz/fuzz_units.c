@@ -12,7 +12,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 typedef int parse_fn(double *out, const char *text, const char *what, struct adp_error *err);
 typedef char *format_fn(char *out, size_t size, double value);
 
-/* Accepted means finite and not negative; what is shown for it fits and is terminated, in any size. */
+/* Accepted means finite and not negative; what is shown for it fits and is terminated, in any size.
+ */
 static void try_unit(const char *text, parse_fn *parse, format_fn *format)
 {
 	struct adp_error err = {0};
@@ -26,7 +27,8 @@ static void try_unit(const char *text, parse_fn *parse, format_fn *format)
 	}
 	if (!isfinite(value) || value < 0)
 		abort();
-	if (strlen(format(shown, sizeof shown, value)) == 0 || strlen(format(cut, sizeof cut, -value)) >= sizeof cut)
+	if (strlen(format(shown, sizeof shown, value)) == 0 ||
+	    strlen(format(cut, sizeof cut, -value)) >= sizeof cut)
 		abort();
 }
 

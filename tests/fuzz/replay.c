@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs a fuzz target over files, without libFuzzer: replay [-t N] FOLDER... Each file is run whole and cut short
- * everywhere in its first N bytes (2048) and at 64 places behind them, from a block of exactly its size, so that
- * a read past the end is seen by ASan and valgrind.
+ * Runs a fuzz target over files, without libFuzzer: replay [-t N] FOLDER... Each file is run whole
+ * and cut short everywhere in its first N bytes (2048) and at 64 places behind them, from a block
+ * of exactly its size, so that a read past the end is seen by ASan and valgrind.
  */
 #include <dirent.h>
 #include <stdint.h>
@@ -34,7 +34,8 @@ static char *read_file(const char *path, size_t *size)
 
 	if (!file)
 		return NULL;
-	if (fseek(file, 0, SEEK_END) == 0 && (len = ftell(file)) >= 0 && fseek(file, 0, SEEK_SET) == 0) {
+	if (fseek(file, 0, SEEK_END) == 0 && (len = ftell(file)) >= 0 &&
+	    fseek(file, 0, SEEK_SET) == 0) {
 		*size = (size_t)len;
 		bytes = malloc(*size + 1);
 		if (bytes && fread(bytes, 1, *size, file) != *size) {

@@ -6,8 +6,9 @@
 #include "base/alloc.h"
 
 /*
- * Include after cmocka.h. Runs `run` with its first allocation failing, then its second, and so on until none is
- * left to fail. Each run frees all it got, and returns ADP_OK or ADP_ENOMEM: the latter when it gave up.
+ * Include after cmocka.h. Runs `run` with its first allocation failing, then its second, and so on
+ * until none is left to fail. Each run frees all it got, and returns ADP_OK or ADP_ENOMEM: the
+ * latter when it gave up.
  */
 static inline void fault_sweep(int (*run)(void *context), void *context)
 {

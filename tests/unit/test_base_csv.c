@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 
 #include <string.h>
 
 #include "base/csv.h"
 #include "support/fault_sweep.h"
 
-static int read_text(struct adp_csv *out, struct adp_arena *arena, const char *text, struct adp_error *err)
+static int read_text(struct adp_csv *out, struct adp_arena *arena, const char *text,
+                     struct adp_error *err)
 {
 	return adp_csv_read(out, arena, text, strlen(text), "t.csv", err);
 }
@@ -21,7 +22,9 @@ static void quoted_fields_keep_commas_quotes_and_lines(void **state)
 	struct adp_csv csv;
 
 	(void)state;
-	assert_int_equal(read_text(&csv, &arena, "# source\n\na,b\r\n\"x,\"\"y\"\"\",1\r\n\n\"p\nq\",\n", NULL), ADP_OK);
+	assert_int_equal(
+		read_text(&csv, &arena, "# source\n\na,b\r\n\"x,\"\"y\"\"\",1\r\n\n\"p\nq\",\n", NULL),
+		ADP_OK);
 	assert_int_equal(csv.n_cols, 2);
 	assert_int_equal(csv.n_rows, 2);
 	assert_string_equal(adp_csv_cell(&csv, 0, 0), "x,\"y\"");
@@ -41,7 +44,8 @@ static void numbers_are_finite_or_missing(void **state)
 	double value;
 
 	(void)state;
-	assert_int_equal(read_text(&csv, &arena, "gpu,tflops\nH100,989.5\nX,\nY,nan\nZ,1e999\n", NULL), ADP_OK);
+	assert_int_equal(read_text(&csv, &arena, "gpu,tflops\nH100,989.5\nX,\nY,nan\nZ,1e999\n", NULL),
+	                 ADP_OK);
 	assert_int_equal(adp_csv_number(&value, &csv, 0, 1, -1, NULL), ADP_OK);
 	assert_true(value == 989.5);
 	assert_int_equal(adp_csv_number(&value, &csv, 1, 1, -1, NULL), ADP_OK);
@@ -112,7 +116,8 @@ static void a_table_of_too_many_cells_is_refused(void **state)
 		memcpy(text + 2 * i, "a\n", 2);
 	assert_int_equal(adp_csv_read(&csv, &arena, text, 2 * (size_t)ROWS, "t.csv", NULL), ADP_OK);
 	assert_int_equal(csv.n_rows, 1 << 20);
-	assert_int_equal(adp_csv_read(&csv, &arena, text, 2 + 2 * (size_t)ROWS, "t.csv", NULL), ADP_ELIMIT);
+	assert_int_equal(adp_csv_read(&csv, &arena, text, 2 + 2 * (size_t)ROWS, "t.csv", NULL),
+	                 ADP_ELIMIT);
 	adp_free(text);
 	adp_arena_fini(&arena);
 }

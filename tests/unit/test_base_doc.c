@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 
 #include <float.h>
 #include <stdio.h>
@@ -39,7 +39,8 @@ unsigned char *yaml_strdup(const unsigned char *text)
 	return text ? (unsigned char *)adp_strdup((const char *)text) : NULL;
 }
 
-typedef int read_fn(json_t **out, const char *text, size_t len, const char *where, struct adp_error *err);
+typedef int read_fn(json_t **out, const char *text, size_t len, const char *where,
+                    struct adp_error *err);
 
 static json_t *read(read_fn *reader, const char *text)
 {
@@ -85,7 +86,9 @@ static void check_refused(read_fn *reader, const struct refusal *cases, size_t n
 
 static void json_values_keep_their_type(void **state)
 {
-	json_t *value = read(adp_doc_json, "[1, 1.0, 9223372036854775807, 9223372036854775808, \"\\u00e9\\ud83d\\ude00\", -0]");
+	json_t *value = read(
+		adp_doc_json,
+		"[1, 1.0, 9223372036854775807, 9223372036854775808, \"\\u00e9\\ud83d\\ude00\", -0]");
 
 	(void)state;
 	assert_true(json_is_integer(json_array_get(value, 0)));
@@ -100,7 +103,8 @@ static void json_values_keep_their_type(void **state)
 static void what_python_writes_for_infinity_is_a_string(void **state)
 {
 	(void)state;
-	check_read(adp_doc_json, "[Infinity, -Infinity, NaN]", "[\"Infinity\", \"-Infinity\", \"NaN\"]");
+	check_read(adp_doc_json, "[Infinity, -Infinity, NaN]",
+	           "[\"Infinity\", \"-Infinity\", \"NaN\"]");
 	check_read(adp_doc_yaml, "[.inf, -.inf, .nan]", "[[\".inf\", \"-.inf\", \".nan\"]]");
 }
 
@@ -205,13 +209,15 @@ static void yaml_that_is_not_plain_data_is_refused(void **state)
 static void skipped_members_are_checked_but_not_kept(void **state)
 {
 	static const char *const skip[] = {"drop", NULL};
-	static const char *const texts[] = {"{\"a\": [{\"drop\": {\"x\": [1, \"\\n\"]}, \"b\": 1}], \"drop\": 2}",
-	                                    "a:\n  - drop: {x: [1]}\n    b: 1\ndrop: 2\n"};
+	static const char *const texts[] = {
+		"{\"a\": [{\"drop\": {\"x\": [1, \"\\n\"]}, \"b\": 1}], \"drop\": 2}",
+		"a:\n  - drop: {x: [1]}\n    b: 1\ndrop: 2\n"};
 	json_t *value, *expected = read(adp_doc_json, "[{\"a\": [{\"b\": 1}]}]");
 
 	(void)state;
 	for (int i = 0; i < 2; i++) {
-		assert_int_equal(adp_doc_any_without(&value, texts[i], strlen(texts[i]), skip, "t", NULL), ADP_OK);
+		assert_int_equal(adp_doc_any_without(&value, texts[i], strlen(texts[i]), skip, "t", NULL),
+		                 ADP_OK);
 		assert_true(json_equal(value, expected));
 		json_decref(value);
 	}
@@ -236,19 +242,25 @@ static void check_written(const char *json, const char *yaml, const char *indent
 static void documents_are_written_in_block_style(void **state)
 {
 	(void)state;
-	check_written("{\"b\": {\"x\": 1}, \"a\": [{\"k\": \"v\", \"l\": [1, 2.5]}, [[\"s\"]], {}, []], \"n\": null}",
-	              "b:\n  x: 1\na:\n  - k: v\n    l: [1, 2.5]\n  - - - s\n  - {}\n  - []\n\"n\": null\n",
-	              "{\n  \"b\": {\n    \"x\": 1\n  },\n  \"a\": [\n    {\n      \"k\": \"v\",\n      \"l\": [1, 2.5]\n    },\n"
-	              "    [\n      [\n        \"s\"\n      ]\n    ],\n    {},\n    []\n  ],\n  \"n\": null\n}\n");
+	check_written(
+		"{\"b\": {\"x\": 1}, \"a\": [{\"k\": \"v\", \"l\": [1, 2.5]}, [[\"s\"]], {}, []], \"n\": "
+	    "null}",
+		"b:\n  x: 1\na:\n  - k: v\n    l: [1, 2.5]\n  - - - s\n  - {}\n  - []\n\"n\": null\n",
+		"{\n  \"b\": {\n    \"x\": 1\n  },\n  \"a\": [\n    {\n      \"k\": \"v\",\n      \"l\": "
+	    "[1, 2.5]\n    },\n"
+		"    [\n      [\n        \"s\"\n      ]\n    ],\n    {},\n    []\n  ],\n  \"n\": "
+	    "null\n}\n");
 	check_written("true", "true\n", "true\n");
 }
 
 static void strings_a_reader_might_mistake_are_quoted(void **state)
 {
-	static const char *const quoted[] = {"", "no", "On", "y", "NULL", "true", "1", "1e3", "0x1", "~", "-a", "a: b", "a#",
-	                                     " a", "a ", "*a", "&a", "!a", "%a", "@a", "`a", "{a", "[a", "'a", ".inf", "nan",
-	                                     "2024-01-01", "a\nb", "<<", "=", "caf\xc3\xa9", NULL};
-	static const char *const plain[] = {"a", "H100-80GB", "adp.parallelism/v1alpha1", "_x", "Note", NULL};
+	static const char *const quoted[] = {
+		"",     "no", "On",   "y",   "NULL",       "true", "1",  "1e3", "0x1",         "~",  "-a",
+		"a: b", "a#", " a",   "a ",  "*a",         "&a",   "!a", "%a",  "@a",          "`a", "{a",
+		"[a",   "'a", ".inf", "nan", "2024-01-01", "a\nb", "<<", "=",   "caf\xc3\xa9", NULL};
+	static const char *const plain[] = {"a",  "H100-80GB", "adp.parallelism/v1alpha1",
+	                                    "_x", "Note",      NULL};
 	json_t *value;
 	char *text;
 
@@ -273,9 +285,11 @@ static void strings_a_reader_might_mistake_are_quoted(void **state)
 static void characters_that_do_not_print_are_escaped(void **state)
 {
 	(void)state;
-	check_written("\"\\\"\\\\\\n\\t\\u0001\x7f\xc2\x85\xe2\x80\xa8\xef\xbf\xbf\xf0\x9f\xbf\xbe\xf0\x9f\x98\x80\"",
-	              "\"\\\"\\\\\\n\\t\\u0001\\u007f\\u0085\\u2028\\uffff\\U0001fffe\xf0\x9f\x98\x80\"\n",
-	              "\"\\\"\\\\\\n\\t\\u0001\\u007f\\u0085\\u2028\\uffff\\ud83f\\udffe\xf0\x9f\x98\x80\"\n");
+	check_written(
+		"\"\\\"\\\\\\n\\t\\u0001\x7f\xc2\x85\xe2\x80\xa8\xef\xbf\xbf\xf0\x9f\xbf\xbe\xf0\x9f\x98"
+	    "\x80\"",
+		"\"\\\"\\\\\\n\\t\\u0001\\u007f\\u0085\\u2028\\uffff\\U0001fffe\xf0\x9f\x98\x80\"\n",
+		"\"\\\"\\\\\\n\\t\\u0001\\u007f\\u0085\\u2028\\uffff\\ud83f\\udffe\xf0\x9f\x98\x80\"\n");
 }
 
 static void a_key_too_long_for_its_line_reads_back(void **state)
@@ -344,7 +358,8 @@ static json_t *object;
 static int make_object(void **state)
 {
 	(void)state;
-	object = read(adp_doc_json, "{\"n\": 8, \"r\": 8.0, \"big\": 1e19, \"x\": 0.5, \"b\": true, \"s\": \"text\", \"neg\": -1,"
+	object = read(adp_doc_json, "{\"n\": 8, \"r\": 8.0, \"big\": 1e19, \"x\": 0.5, \"b\": true, "
+	                            "\"s\": \"text\", \"neg\": -1,"
 	                            " \"a\": [1], \"o\": {}, \"null\": null, \"inf\": Infinity}");
 	return 0;
 }
@@ -422,7 +437,8 @@ static void a_wrong_member_is_refused_with_what_was_found(void **state)
 	assert_string_equal(err.text, "inf is \"Infinity\"; give a number of at least 0");
 	assert_int_equal(adp_doc_double(&x, &found, object, "x", 0.6, 1, "", &err), ADP_EINVAL);
 	assert_string_equal(err.text, "x is 0.5; give a number from 0.6 to 1");
-	assert_int_equal(adp_doc_double(&x, &found, object, "s", -DBL_MAX, DBL_MAX, "", &err), ADP_EINVAL);
+	assert_int_equal(adp_doc_double(&x, &found, object, "s", -DBL_MAX, DBL_MAX, "", &err),
+	                 ADP_EINVAL);
 	assert_string_equal(err.text, "s is \"text\"; give a finite number");
 	assert_int_equal(adp_doc_bool(&b, &found, object, "n", "", &err), ADP_EINVAL);
 	assert_int_equal(adp_doc_string(&s, &found, object, "a", "", &err), ADP_EINVAL);
@@ -430,7 +446,8 @@ static void a_wrong_member_is_refused_with_what_was_found(void **state)
 	assert_int_equal(adp_doc_array(&value, &found, object, "o", "", &err), ADP_EINVAL);
 	assert_int_equal(adp_doc_object(&value, &found, object, "b", "", &err), ADP_EINVAL);
 	assert_string_equal(err.text, "b is true; give an object");
-	assert_int_equal(adp_doc_bool(&b, &found, json_object_get(object, "a"), "n", "p.a", &err), ADP_EINVAL);
+	assert_int_equal(adp_doc_bool(&b, &found, json_object_get(object, "a"), "n", "p.a", &err),
+	                 ADP_EINVAL);
 	assert_string_equal(err.text, "p.a: an object with 'n' is expected, not an array");
 	assert_int_equal(adp_doc_bool(&b, &found, NULL, "n", "", &err), ADP_EINVAL);
 }
@@ -439,11 +456,14 @@ static void an_unknown_key_names_the_nearest_one(void **state)
 {
 	static const char *const allowed[] = {"bandwidth", "latency", NULL};
 	struct adp_error err = {0};
-	json_t *value = read(adp_doc_json, "{\"bandwith\": 1}"), *other = read(adp_doc_json, "{\"latency\": 1}");
+	json_t *value = read(adp_doc_json, "{\"bandwith\": 1}"),
+		   *other = read(adp_doc_json, "{\"latency\": 1}");
 
 	(void)state;
 	assert_int_equal(adp_doc_only(value, allowed, "links", &err), ADP_EINVAL);
-	assert_string_equal(err.text, "links.bandwith is not a known key; did you mean 'bandwidth'? allowed: bandwidth, latency");
+	assert_string_equal(
+		err.text,
+		"links.bandwith is not a known key; did you mean 'bandwidth'? allowed: bandwidth, latency");
 	assert_int_equal(adp_doc_only(other, allowed, "links", &err), ADP_OK);
 	assert_int_equal(adp_doc_only(object, allowed, "", &err), ADP_EINVAL);
 	assert_string_equal(err.text, "n is not a known key; allowed: bandwidth, latency");
@@ -479,9 +499,13 @@ static int read_and_write(void *context)
 
 static void documents_survive_any_failed_allocation(void **state)
 {
-	struct job json = {adp_doc_any, "{\"a\\n\": [1, 2.5, \"x\\ty\", {\"b\": {\"c\": null}}], \"d\": {}, \"e\": true,"
-	                                " \"f\": 1, \"g\": 2, \"h\": 3, \"i\": 4, \"j\": 5, \"k\": 6}"};
-	struct job yaml = {adp_doc_any, "a:\n  - 1\n  - 2.5\n  - \"x\\ty\"\n  - {b: {c: ~}}\nd: {}\n---\nlonger: text here\n"};
+	struct job json = {
+		adp_doc_any,
+		"{\"a\\n\": [1, 2.5, \"x\\ty\", {\"b\": {\"c\": null}}], \"d\": {}, \"e\": true,"
+		" \"f\": 1, \"g\": 2, \"h\": 3, \"i\": 4, \"j\": 5, \"k\": 6}"};
+	struct job yaml = {
+		adp_doc_any,
+		"a:\n  - 1\n  - 2.5\n  - \"x\\ty\"\n  - {b: {c: ~}}\nd: {}\n---\nlonger: text here\n"};
 
 	(void)state;
 	fault_sweep(read_and_write, &json);
@@ -519,12 +543,17 @@ int main(void)
 		cmocka_unit_test(a_key_too_long_for_its_line_reads_back),
 		cmocka_unit_test(a_value_too_deep_to_read_is_not_written),
 		cmocka_unit_test(a_large_list_is_read_in_linear_time),
-		cmocka_unit_test_setup_teardown(members_are_found_by_type_and_range, make_object, drop_object),
-		cmocka_unit_test_setup_teardown(an_absent_or_null_member_is_told_by_found, make_object, drop_object),
-		cmocka_unit_test_setup_teardown(a_wrong_member_is_refused_with_what_was_found, make_object, drop_object),
-		cmocka_unit_test_setup_teardown(an_unknown_key_names_the_nearest_one, make_object, drop_object),
+		cmocka_unit_test_setup_teardown(members_are_found_by_type_and_range, make_object,
+	                                    drop_object),
+		cmocka_unit_test_setup_teardown(an_absent_or_null_member_is_told_by_found, make_object,
+	                                    drop_object),
+		cmocka_unit_test_setup_teardown(a_wrong_member_is_refused_with_what_was_found, make_object,
+	                                    drop_object),
+		cmocka_unit_test_setup_teardown(an_unknown_key_names_the_nearest_one, make_object,
+	                                    drop_object),
 		cmocka_unit_test(documents_survive_any_failed_allocation),
-		cmocka_unit_test_setup_teardown(refusals_survive_any_failed_allocation, make_object, drop_object),
+		cmocka_unit_test_setup_teardown(refusals_survive_any_failed_allocation, make_object,
+	                                    drop_object),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

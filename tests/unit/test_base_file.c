@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 
 #include <dirent.h>
 #include <limits.h>
@@ -215,7 +215,8 @@ static void an_unknown_table_or_folder_is_refused(void **state)
 	assert_int_equal(adp_data_open(&text, &len, &owned, "none.csv", folder, NULL), ADP_EINVAL);
 	assert_int_equal(adp_data_open(&text, &len, &owned, "../gpus.csv", folder, NULL), ADP_EINVAL);
 	assert_int_equal(adp_data_open(&text, &len, &owned, "/etc/passwd", NULL, NULL), ADP_EINVAL);
-	assert_int_equal(adp_data_open(&text, &len, &owned, "gpus.csv", "/no/such/folder", NULL), ADP_EIO);
+	assert_int_equal(adp_data_open(&text, &len, &owned, "gpus.csv", "/no/such/folder", NULL),
+	                 ADP_EIO);
 }
 
 static void the_data_version_is_sixteen_hex_digits(void **state)

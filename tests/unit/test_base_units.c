@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 
 #include <math.h>
 #include <string.h>
@@ -71,8 +71,26 @@ static void check_refused(parse_fn *parse, const char *const *texts)
 
 static void bad_sizes_are_refused_by_name(void **state)
 {
-	static const char *const texts[] = {"", " ", "GB", "-1", "+1", "1 2", "80Gb", "80GBs", "80GB ", "nan", "inf", "0x10",
-	                                    "18446744073709551616", "16777216TiB", "0.1B", "1.5", "0.0001kB", "1e999", "1e20GB", NULL};
+	static const char *const texts[] = {"",
+	                                    " ",
+	                                    "GB",
+	                                    "-1",
+	                                    "+1",
+	                                    "1 2",
+	                                    "80Gb",
+	                                    "80GBs",
+	                                    "80GB ",
+	                                    "nan",
+	                                    "inf",
+	                                    "0x10",
+	                                    "18446744073709551616",
+	                                    "16777216TiB",
+	                                    "0.1B",
+	                                    "1.5",
+	                                    "0.0001kB",
+	                                    "1e999",
+	                                    "1e20GB",
+	                                    NULL};
 
 	(void)state;
 	check_refused(read_bytes, texts);
@@ -80,7 +98,8 @@ static void bad_sizes_are_refused_by_name(void **state)
 
 static void bandwidth_is_in_bytes_per_second(void **state)
 {
-	static const char *const texts[] = {"400", "400G", "400GB", "50 gb", "-1GB/s", "1e308TB/s", "GB/s", NULL};
+	static const char *const texts[] = {"400",    "400G",      "400GB", "50 gb",
+	                                    "-1GB/s", "1e308TB/s", "GB/s",  NULL};
 
 	(void)state;
 	assert_true(read(adp_parse_bandwidth, "400Gb/s") == 50e9);
@@ -93,7 +112,8 @@ static void bandwidth_is_in_bytes_per_second(void **state)
 
 static void durations_are_in_seconds_and_may_be_compound(void **state)
 {
-	static const char *const texts[] = {"5", "5x", "1m1h", "1h1h", "1h 30m", "1h30", "-5s", "1e308w", NULL};
+	static const char *const texts[] = {"5",    "5x",  "1m1h",   "1h1h", "1h 30m",
+	                                    "1h30", "-5s", "1e308w", NULL};
 
 	(void)state;
 	assert_true(read(adp_parse_duration, "30d") == 30 * 86400.0);
@@ -139,8 +159,8 @@ static int read_u64(double *out, const char *text, const char *what, struct adp_
 
 static void whole_numbers_are_digits_only(void **state)
 {
-	static const char *const texts[] = {"", "1.0", "1e3", " 1", "-1", "+1", "18446744073709551616",
-	                                    "99999999999999999999", NULL};
+	static const char *const texts[] = {
+		"", "1.0", "1e3", " 1", "-1", "+1", "18446744073709551616", "99999999999999999999", NULL};
 	uint64_t value;
 
 	(void)state;
@@ -163,7 +183,7 @@ static void three_digits_are_shown(void **state)
 	(void)state;
 	check_shown(adp_format_bytes, 0, "0 B");
 	check_shown(adp_format_bytes, 512, "512 B");
-	check_shown(adp_format_bytes, 80e9, "74.5 GiB"); /* 80e9 / 2^30 = 74.506 */
+	check_shown(adp_format_bytes, 80e9, "74.5 GiB");            /* 80e9 / 2^30 = 74.506 */
 	check_shown(adp_format_bytes, 0x1p30 * 1023.9, "1.00 TiB"); /* not "1024 GiB" */
 	check_shown(adp_format_bytes, 0x1p64 * 1000, "16000 EiB");
 	check_shown(adp_format_count, 70.6e9, "70.6B");
@@ -198,9 +218,17 @@ static void shown_text_never_leaves_its_room(void **state)
 
 static void numbers_read_back_as_they_were(void **state)
 {
-	static const double values[] = {0.1, 1.0 / 3, 1e21, 5e-324, 1.7976931348623157e308, -0.0, 123456789.125, 100, 1e15};
-	static const char *const texts[] = {"0.1", "0.3333333333333333", "1.0e+21", "4.94065645841247e-324",
-	                                    "1.7976931348623157e+308", "-0.0", "123456789.125", "100.0", "1.0e+15"};
+	static const double values[] = {0.1,  1.0 / 3,       1e21, 5e-324, 1.7976931348623157e308,
+	                                -0.0, 123456789.125, 100,  1e15};
+	static const char *const texts[] = {"0.1",
+	                                    "0.3333333333333333",
+	                                    "1.0e+21",
+	                                    "4.94065645841247e-324",
+	                                    "1.7976931348623157e+308",
+	                                    "-0.0",
+	                                    "123456789.125",
+	                                    "100.0",
+	                                    "1.0e+15"};
 	char text[ADP_NUMBER_SIZE];
 	double back;
 

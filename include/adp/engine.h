@@ -66,33 +66,25 @@ struct adp_engine {
 	double comm_rel_error;      /* half-width of the band on communication times, as a share */
 	double memory_traffic_frac; /* multiplier on the ideal traffic of memory-bound operators */
 	/* memory: bytes per parameter of the rank's share; moments come from the optimizer */
-	double weight_bytes, grad_bytes,
-		master_bytes; /* bf16 and fp8; fp32 has weight 4, gradient 4, master 0 */
+	double weight_bytes, grad_bytes, master_bytes; /* bf16, fp8; fp32 has 4, 4 and 0 */
 	double fp16_grad_bytes, fp16_master_bytes;
 	double fp8_weight_bytes;     /* 8-bit copies beside the weights, fp8 only */
 	double zero3_weight_bytes;   /* 16-bit shard kept beside the master under ZeRO-3 */
-	bool pipeline_defers_reduce; /* ZeRO 2 in a pipeline keeps whole gradients until the last
-	                                micro-batch */
-	double zero3_live_blocks; /* full blocks alive at once under ZeRO 2 (gradients) and 3 (weights
-	                             too) */
-	double bucket_bytes;      /* gradient and parameter buckets, total per rank */
-	double context_bytes;     /* CUDA context and library workspaces, per rank */
+	bool pipeline_defers_reduce; /* ZeRO 2 in a pipeline keeps whole gradients to its end */
+	double zero3_live_blocks;    /* whole blocks at once: ZeRO 2 gradients, 3 weights too */
+	double bucket_bytes;         /* gradient and parameter buckets, total per rank */
+	double context_bytes;        /* CUDA context and library workspaces, per rank */
 	double nccl_bytes_per_group;
-	double
-		init_param_bytes; /* bytes per parameter of the unsharded share while the model is built */
-	double init_optimizer_bytes; /* per parameter of the optimizer's share, only while its state is
-	                                created */
+	double init_param_bytes;     /* of the unsharded share while the model is built; ZeRO < 3 */
+	double init_optimizer_bytes; /* of the optimizer's share while its state is created */
 	double reserve_frac;         /* of the capacity, kept free for fragmentation */
 	/* memory: activations kept for the backward pass */
-	double norm_saved_bytes; /* per hidden element and norm, 16-bit; its output feeding a matmul is
-	                            beside */
-	double
-		attention_copies; /* copies of the attention output: 1 shared with the projection's input */
-	double mlp_saved_elems, mlp_saved_elems_gated; /* tensors of the MLP's width kept */
-	double moe_saved_copies; /* copies of the dispatched tokens kept beside the experts' input */
-	bool sp_keeps_gathered; /* sequence parallel: inputs of column-split layers kept whole, not as a
-	                           shard */
-	double logit_bytes;     /* per token and vocabulary entry of the rank, 16-bit */
+	double norm_saved_bytes; /* per hidden element and norm in 16-bit; not its output */
+	double attention_copies; /* of the attention output; 1: shared with the projection's input */
+	double mlp_saved_elems, mlp_saved_elems_gated; /* tensors of the MLP's width */
+	double moe_saved_copies;   /* of the dispatched tokens, beside the experts' input */
+	bool sp_keeps_gathered;    /* sequence parallel: column-split layers keep their whole input */
+	double logit_bytes;        /* per token and vocabulary entry of the rank, 16-bit */
 	double dropout_mask_bytes; /* per element; 0: pre-training without dropout */
 	double fragmentation_frac; /* of the activations: allocator blocks that cannot be reused */
 };

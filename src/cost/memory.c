@@ -223,7 +223,8 @@ static void add_states(struct states *sum, const struct rates *rates,
 	sum->optimizer += n * rates->optimizer / (zero >= 1 ? d : 1.0);
 	if (zero >= 2)
 		sum->live += live * (rates->grad + (zero == 3 ? rates->weight : 0.0));
-	sum->init_build += n * engine->init_param_bytes;
+	if (zero < 3) /* ZeRO-3 builds without memory and fills shards */
+		sum->init_build += n * engine->init_param_bytes;
 	sum->init_optimizer += n * engine->init_optimizer_bytes / (zero >= 1 ? d : 1.0);
 }
 

@@ -10,6 +10,7 @@
 
 #include "adp/engine.h"
 #include "base/alloc.h"
+#include "base/csv.h"
 #include "base/file.h"
 #include "base/strbuf.h"
 
@@ -315,6 +316,45 @@ static void every_failed_allocation_is_survived(void **state)
 	}
 }
 
+/* docs/engines.md repeats the table; a row that changes there and not here would mislead. */
+static void the_document_shows_every_row_of_the_table(void **state)
+{
+	struct adp_arena arena = {0};
+	struct adp_csv csv;
+	const char *table;
+	char *owned, *doc;
+	size_t len, doc_len;
+
+	(void)state;
+	assert_int_equal(adp_data_open(&table, &len, &owned, "engines.csv", NULL, NULL), 0);
+	assert_int_equal(adp_csv_read(&csv, &arena, table, len, "engines.csv", NULL), 0);
+	assert_int_equal(
+		adp_file_read(&doc, &doc_len, ADP_SOURCE_DIR "/docs/engines.md", 1 << 20, NULL), 0);
+	assert_true(csv.n_rows > 100);
+	for (uint32_t row = 0; row < csv.n_rows; row++) {
+		char heading[128];
+		struct adp_strbuf line = {0};
+		snprintf(heading, sizeof heading, "\n### %s %s\n", adp_csv_cell(&csv, row, 0),
+		         adp_csv_cell(&csv, row, 1));
+		const char *section = strstr(doc, heading);
+		assert_non_null(section);
+		adp_strbuf_addf(&line, "\n| `%s` | ", adp_csv_cell(&csv, row, 2));
+		for (uint32_t col = 3; col <= 4; col++) {
+			for (const char *c = adp_csv_cell(&csv, row, col); *c; c++)
+				adp_strbuf_addf(&line, *c == '|' ? "\\%c" : "%c", *c);
+			adp_strbuf_add(&line, " |");
+			adp_strbuf_add(&line, col == 3 ? " " : "\n");
+		}
+		assert_int_equal(line.failed, 0);
+		if (!strstr(section, line.text))
+			fail_msg("docs/engines.md lacks: %s", line.text);
+		adp_strbuf_fini(&line);
+	}
+	adp_free(doc);
+	adp_free(owned);
+	adp_arena_fini(&arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -330,6 +370,7 @@ int main(void)
 		cmocka_unit_test(two_defaults_of_one_engine_are_refused),
 		cmocka_unit_test(a_table_without_its_columns_is_refused),
 		cmocka_unit_test(a_value_overridden_by_the_child_is_still_checked_in_the_parent),
+		cmocka_unit_test(the_document_shows_every_row_of_the_table),
 		cmocka_unit_test(optimizers_and_recomputation_have_names_that_read_back),
 		cmocka_unit_test(every_failed_allocation_is_survived),
 	};

@@ -228,6 +228,20 @@ static void the_peak_at_initialisation_is_reported_apart(void **state)
 	assert_true(m.peak_bytes == m.steady_peak_bytes);
 }
 
+/* A model sharded by ZeRO-3 never lies whole on one GPU, not even while it is built. */
+static void zero3_builds_without_the_whole_model(void **state)
+{
+	(void)state;
+	fixture_init(&fixture, &llama7b);
+	struct fixture_run run = fixture_run();
+	run.opts.shard_gpus = 64;
+	run.opts.zero_stage = 1;
+	const double whole = 2.0 * fixture_params(&fixture);
+	assert_true((double)fixture_memory(megatron, &fixture, &run).init_peak_bytes > whole);
+	run.opts.zero_stage = 3;
+	assert_true((double)fixture_memory(megatron, &fixture, &run).init_peak_bytes < whole / 2);
+}
+
 /*
  * Megatron-LM issue 525: GPT-2 774M in fp16 on a V100-32GB (31.74 GiB) ran out of memory where a
  * hand sum said 23.3 GB. The allocation that failed, 786 MiB, is the fp32 copy of the logits: 786
@@ -567,6 +581,7 @@ int main(void)
 		cmocka_unit_test(moments_follow_the_optimizer),
 		cmocka_unit_test(zero3_of_7b_on_4_gpus_needs_14_gib_and_a_live_window),
 		cmocka_unit_test(the_peak_at_initialisation_is_reported_apart),
+		cmocka_unit_test(zero3_builds_without_the_whole_model),
 		cmocka_unit_test(gpt2_774m_does_not_fit_a_v100_without_recomputation),
 		cmocka_unit_test(selective_recomputation_saves_nothing_under_flash),
 		cmocka_unit_test(routed_experts_are_divided_by_ep_and_their_own_tp),

@@ -299,30 +299,3 @@ int adp_plan_unfold_numbers(const uint32_t **out, uint32_t *n_out, const char *t
 	return adp_fail(err, ADP_EINVAL, "%s: \"%.64s\" is no list of GPU numbers below %d, such as 0-7 or 0-3,6", path,
 	                text, ADP_PLAN_MAX_NODE_GPUS);
 }
-
-int adp_plan_name(const char **out, const struct adp_plan *plan, struct adp_arena *arena, struct adp_error *err)
-{
-	enum { MAX_LABEL = 63 };
-	char *label;
-	size_t n = 0;
-
-	if (plan->name) {
-		*out = plan->name;
-		return ADP_OK;
-	}
-	label = adp_arena_calloc(arena, MAX_LABEL + 1, 1);
-	if (!label)
-		return adp_nomem(err);
-	for (const char *at = plan->model.name ? plan->model.name : ""; *at && n < MAX_LABEL; at++) {
-		const char c = *at >= 'A' && *at <= 'Z' ? (char)(*at - 'A' + 'a') : *at;
-
-		if ((c >= 'a' && c <= 'z') || is_digit(c))
-			label[n++] = c;
-		else if (n && label[n - 1] != '-')
-			label[n++] = '-';
-	}
-	while (n && label[n - 1] == '-')
-		label[--n] = '\0';
-	*out = n ? label : "plan";
-	return ADP_OK;
-}

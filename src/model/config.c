@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/doc.h"
+#include "base/utf8.h"
 
 static bool is_used(const struct config *config, const char *key)
 {
@@ -99,6 +100,21 @@ int config_toggle(bool *out, struct config *config, const struct toggle *toggle)
 	return ADP_OK;
 }
 
+void text_make_plain(char *text)
+{
+	size_t len = strlen(text), at = 0;
+
+	while ((at = adp_utf8_check(text, len)) < len)
+		text[at] = '?';
+	for (size_t i = 0, n; i < len; i += n) {
+		unsigned code;
+
+		n = adp_utf8_decode(&code, text + i);
+		if (code < ' ' || (code >= 0x7f && code < 0xa0))
+			memset(text + i, '?', n);
+	}
+}
+
 int config_note(struct config *config, const char *format, ...)
 {
 	struct notes *notes = config->notes;
@@ -108,10 +124,7 @@ int config_note(struct config *config, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
-	/* Names from the config go to terminals. */
-	for (char *c = text; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			*c = '?';
+	text_make_plain(text); /* names from the config are in it, and it may have been cut */
 	/* Repeated assumptions (one toggle for three biases) are said once. */
 	for (uint32_t i = 0; i < notes->n; i++)
 		if (strcmp(notes->text[i], text) == 0)

@@ -74,6 +74,10 @@ int config_toggle(bool *out, struct config *config, const struct toggle *toggle)
 const char *config_field(struct config *config, const char *key);
 int config_note(struct config *config, const char *format, ...) ADP_PRINTF(2, 3);
 
+/* Replaces control characters and bytes that are not UTF-8 by '?': the text goes to terminals and
+ * documents. */
+void text_make_plain(char *text);
+
 /* Is the value more than null, false, 0, "" or an empty list or object? */
 bool config_is_set(const json_t *value);
 

@@ -260,10 +260,7 @@ static int set_name(struct adp_model *model, const char *where, struct adp_error
 		name = adp_arena_strndup(&model->arena, start, (size_t)(end - start));
 	if (!name)
 		return adp_nomem(err);
-	/* A name goes to terminals and into files. */
-	for (char *c = name; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			*c = '?';
+	text_make_plain(name);
 	model->name = name;
 	return ADP_OK;
 }

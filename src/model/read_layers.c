@@ -111,8 +111,8 @@ static int default_pattern(bool *sliding, struct facts *f, struct config *config
 		rc = config_size_if(&period, &found, config, "sliding_window_pattern", 1, MAX_LAYERS);
 		if (rc == ADP_OK && !found)
 			rc = config_note(config,
-			                 "%s absent: every %" PRIu64
-			                 "th layer attends in full, the others in a window",
+			                 "%s absent: one layer in %" PRIu64
+			                 " attends in full, the others in a window",
 			                 config_field(config, "layer_types"), period);
 	}
 	if (rc != ADP_OK)

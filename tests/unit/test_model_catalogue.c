@@ -154,9 +154,15 @@ static void a_folder_is_read_by_its_config_json_and_gives_the_name(void **state)
 static void a_models_name_comes_from_its_file(void **state)
 {
 	static const char *const where[][2] = {
-		{"a/b/Llama.config.json", "Llama"}, {"Llama-3.1.json", "Llama-3.1"},
-		{"config.json", "llama"},           {"-", "llama"},
-		{"./config.json", "llama"},         {"a\nb.json", "a?b"},
+		{"a/b/Llama.config.json", "Llama"},
+		{"Llama-3.1.json", "Llama-3.1"},
+		{"config.json", "llama"},
+		{"-", "llama"},
+		{"./config.json", "llama"},
+		{"a\nb.json", "a?b"},
+		{"a\xff\xc2\x9b"
+	     "b.json",
+	     "a???b"},
 	};
 
 	(void)state;

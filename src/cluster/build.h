@@ -9,7 +9,7 @@
 enum { ADP_MAX_NODES = 200000, ADP_MAX_GPUS = 1000000, ADP_MAX_NODE_GPUS = 1024, ADP_MAX_DOMAINS = 1000000 };
 
 /* What the user does about a GPU type that the table lacks or has wrong. */
-#define ADP_OVERRIDE_HINT "add it with --gpu-types FILE (a CSV with columns of data/gpus.csv)"
+#define ADP_OVERRIDE_HINT "add it with --gpu-data FILE (a CSV with columns of data/gpus.csv)"
 
 struct adp_build_domain {
 	struct adp_domain domain;

@@ -427,7 +427,15 @@ static void free_inputs(struct inputs *in)
 	adp_model_destroy(in->model);
 }
 
-/* The plan's own warnings first, then what was assumed, then what the readers noticed. */
+static bool is_listed(const char *const *texts, uint32_t n, const char *text)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (!strcmp(texts[i], text))
+			return true;
+	return false;
+}
+
+/* The plan's own warnings first, then what was assumed, then what the readers noticed; each once. */
 static int add_warnings(struct adp_plan *plan, const struct inputs *in, struct adp_error *err)
 {
 	const struct {
@@ -450,6 +458,8 @@ static int add_warnings(struct adp_plan *plan, const struct inputs *in, struct a
 	n = 0;
 	for (size_t i = 0; i < sizeof sources / sizeof *sources; i++)
 		for (uint32_t k = 0; k < sources[i].n; k++) {
+			if (is_listed(all, n, sources[i].texts[k]))
+				continue;
 			all[n] = adp_arena_strdup(&plan->arena, sources[i].texts[k]);
 			if (!all[n++])
 				return adp_nomem(err);

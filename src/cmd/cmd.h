@@ -31,10 +31,11 @@ enum cmd_output { CMD_OUTPUT_TABLE, CMD_OUTPUT_JSON, CMD_OUTPUT_YAML };
 int cmd_output_parse(enum cmd_output *out, const char *text, struct adp_error *err);
 
 /*
- * To call before argp_parse: refuses long options that `options` lacks, naming the nearest ("did you
- * mean"). 0 or CMD_USAGE, message printed. argp itself then takes what is left.
+ * To call before argp_parse: refuses long options that `options` lacks, naming the nearest ("did
+ * you mean"). 0 or CMD_USAGE, message printed. argp itself then takes what is left.
  */
-int cmd_check_options(const char *command, const struct argp_option *options, int argc, char **argv);
+int cmd_check_options(const char *command, const struct argp_option *options, int argc,
+                      char **argv);
 
 /* The word of the NULL-terminated list nearest to text; NULL when none is near. */
 const char *cmd_nearest(const char *text, const char *const *words);

@@ -41,16 +41,50 @@ struct inputs {
 };
 
 enum key {
-	KEY_MODEL = 'm', KEY_GPUS = 'g', KEY_CLUSTER = 'c', KEY_BATCH = 'b', KEY_SEQ = 's', KEY_OUTPUT = 'o',
-	KEY_TOKENS = 256, KEY_DATASET, KEY_EPOCHS, KEY_PRECISION, KEY_OPTIMIZER, KEY_ENGINE, KEY_DEADLINE, KEY_MTBF,
-	KEY_CHECKPOINT_INTERVAL, KEY_CHECKPOINT_STALL, KEY_STORAGE, KEY_RESTART, KEY_EXPERT_LOAD, KEY_TP, KEY_PP, KEY_DP,
-	KEY_VPP, KEY_CP, KEY_EP, KEY_MICRO_BATCH, KEY_GPUS_USED, KEY_ZERO, KEY_RECOMPUTE, KEY_SEQUENCE_PARALLEL,
-	KEY_EQUAL_LAYERS, KEY_EQUAL_BATCHES, KEY_EXCLUDE, KEY_THREADS, KEY_DATA, KEY_GPU_DATA, KEY_NO_WHY,
+	KEY_MODEL = 'm',
+	KEY_GPUS = 'g',
+	KEY_CLUSTER = 'c',
+	KEY_BATCH = 'b',
+	KEY_SEQ = 's',
+	KEY_OUTPUT = 'o',
+	KEY_TOKENS = 256,
+	KEY_DATASET,
+	KEY_EPOCHS,
+	KEY_PRECISION,
+	KEY_OPTIMIZER,
+	KEY_ENGINE,
+	KEY_DEADLINE,
+	KEY_MTBF,
+	KEY_CHECKPOINT_INTERVAL,
+	KEY_CHECKPOINT_STALL,
+	KEY_STORAGE,
+	KEY_RESTART,
+	KEY_EXPERT_LOAD,
+	KEY_TP,
+	KEY_PP,
+	KEY_DP,
+	KEY_VPP,
+	KEY_CP,
+	KEY_EP,
+	KEY_MICRO_BATCH,
+	KEY_GPUS_USED,
+	KEY_ZERO,
+	KEY_RECOMPUTE,
+	KEY_SEQUENCE_PARALLEL,
+	KEY_EQUAL_LAYERS,
+	KEY_EQUAL_BATCHES,
+	KEY_EXCLUDE,
+	KEY_THREADS,
+	KEY_DATA,
+	KEY_GPU_DATA,
+	KEY_NO_WHY,
 };
 
 static const struct argp_option options[] = {
 	{.doc = "What to train:", .group = 1},
-	{"model", KEY_MODEL, "SPEC", 0, "a Hugging Face config.json, - for standard input, or a name that 'adp model --list' shows", 1},
+	{"model", KEY_MODEL, "SPEC", 0,
+     "a Hugging Face config.json, - for standard input, or a name that 'adp model --list' shows",
+     1},
 	{"global-batch", KEY_BATCH, "N", 0, "sequences of one optimizer step", 1},
 	{"seq", KEY_SEQ, "N", 0, "tokens of a sequence; default: the model's maximum, at most 4096", 1},
 	{"tokens", KEY_TOKENS, "T", 0, "tokens to train on, such as 15T: gives the time to train", 1},
@@ -58,11 +92,14 @@ static const struct argp_option options[] = {
 	{"epochs", KEY_EPOCHS, "N", 0, "passes over the data set; default 1", 1},
 	{"precision", KEY_PRECISION, "P", 0, "bf16 (default), fp16, fp8, tf32, fp32", 1},
 	{"optimizer", KEY_OPTIMIZER, "O", 0, "adamw (default), adam, sgd-momentum, sgd", 1},
-	{"expert-load", KEY_EXPERT_LOAD, "X", 0, "tokens of the busiest expert rank over the mean; default 1 = balanced", 1},
+	{"expert-load", KEY_EXPERT_LOAD, "X", 0,
+     "tokens of the busiest expert rank over the mean; default 1 = balanced", 1},
 
 	{.doc = "What to train on:", .group = 2},
-	{"gpus", KEY_GPUS, "LIST", 0, "such as H100:128,A100-80:64, in usual nodes, or H100x4:16 in nodes of 4", 2},
-	{"cluster", KEY_CLUSTER, "FILE", 0, "cluster file, or what 'kubectl get nodes -o json' prints; - for standard input", 2},
+	{"gpus", KEY_GPUS, "LIST", 0,
+     "such as H100:128,A100-80:64, in usual nodes, or H100x4:16 in nodes of 4", 2},
+	{"cluster", KEY_CLUSTER, "FILE", 0,
+     "cluster file, or what 'kubectl get nodes -o json' prints; - for standard input", 2},
 	{"engine", KEY_ENGINE, "NAME[@VERSION]", 0, "megatron (default) or torch", 2},
 	{"exclude", KEY_EXCLUDE, "TYPE", 0, "GPU type to leave out; may be repeated", 2},
 	{"gpus-used", KEY_GPUS_USED, "N[..M]", 0, "how many GPUs may be used", 2},
@@ -77,15 +114,22 @@ static const struct argp_option options[] = {
 	{"micro-batch", KEY_MICRO_BATCH, "N[..M]", 0, "sequences of a micro-batch", 3},
 	{"zero", KEY_ZERO, "0..3", 0, "ZeRO (FSDP) stage", 3},
 	{"recompute", KEY_RECOMPUTE, "HOW", 0, "none, selective or full, on every stage", 3},
-	{"sequence-parallel", KEY_SEQUENCE_PARALLEL, "on|off", 0, "sequence parallel beside tensor parallel", 3},
+	{"sequence-parallel", KEY_SEQUENCE_PARALLEL, "on|off", 0,
+     "sequence parallel beside tensor parallel", 3},
 	{"equal-layers", KEY_EQUAL_LAYERS, NULL, 0, "the same number of layers on each stage", 3},
-	{"equal-batches", KEY_EQUAL_BATCHES, NULL, 0, "the same number of micro-batches in each replica", 3},
+	{"equal-batches", KEY_EQUAL_BATCHES, NULL, 0,
+     "the same number of micro-batches in each replica", 3},
 
 	{.doc = "Time to train:", .group = 4},
-	{"deadline", KEY_DEADLINE, "TIME", 0, "use the fewest GPUs that train all tokens in this time, such as 30d", 4},
-	{"mtbf", KEY_MTBF, "TIME", 0, "mean time between failures of one GPU, such as 50000h; without it lost work isn't counted", 4},
-	{"checkpoint-interval", KEY_CHECKPOINT_INTERVAL, "TIME", 0, "default: the best for --mtbf, else 30m", 4},
-	{"checkpoint-stall", KEY_CHECKPOINT_STALL, "TIME", 0, "training stands still for a checkpoint; default: its bytes over the storage bandwidth", 4},
+	{"deadline", KEY_DEADLINE, "TIME", 0,
+     "use the fewest GPUs that train all tokens in this time, such as 30d", 4},
+	{"mtbf", KEY_MTBF, "TIME", 0,
+     "mean time between failures of one GPU, such as 50000h; without it lost work isn't counted",
+     4},
+	{"checkpoint-interval", KEY_CHECKPOINT_INTERVAL, "TIME", 0,
+     "default: the best for --mtbf, else 30m", 4},
+	{"checkpoint-stall", KEY_CHECKPOINT_STALL, "TIME", 0,
+     "training stands still for a checkpoint; default: its bytes over the storage bandwidth", 4},
 	{"storage-bandwidth", KEY_STORAGE, "RATE", 0, "of one node, writing; default 2GB/s", 4},
 	{"restart-time", KEY_RESTART, "TIME", 0, "from a failure to the first new step; default 5m", 4},
 
@@ -98,7 +142,8 @@ static const struct argp_option options[] = {
 	{0},
 };
 
-static int parse_u32(uint32_t *out, const char *text, uint64_t min, uint64_t max, const char *what, struct adp_error *err)
+static int parse_u32(uint32_t *out, const char *text, uint64_t min, uint64_t max, const char *what,
+                     struct adp_error *err)
 {
 	uint64_t value;
 	const int rc = adp_parse_u64(&value, text, what, err);
@@ -106,7 +151,8 @@ static int parse_u32(uint32_t *out, const char *text, uint64_t min, uint64_t max
 	if (rc)
 		return rc;
 	if (value < min || value > max)
-		return adp_fail(err, ADP_EINVAL, "%s %s: expected %" PRIu64 " to %" PRIu64, what, text, min, max);
+		return adp_fail(err, ADP_EINVAL, "%s %s: expected %" PRIu64 " to %" PRIu64, what, text, min,
+		                max);
 	*out = (uint32_t)value;
 	return ADP_OK;
 }
@@ -118,7 +164,8 @@ static int parse_pin(struct adp_pin *out, const char *text, const char *what, st
 	int rc;
 
 	if (dots && (size_t)(dots - text) >= sizeof first)
-		return adp_fail(err, ADP_EINVAL, "%s %s: expected N or N..M, such as 4 or 1..8", what, text);
+		return adp_fail(err, ADP_EINVAL, "%s %s: expected N or N..M, such as 4 or 1..8", what,
+		                text);
 	if (dots)
 		snprintf(first, sizeof first, "%.*s", (int)(dots - text), text);
 	rc = parse_u32(&out->min, dots ? first : text, 1, UINT32_MAX, what, err);
@@ -184,7 +231,8 @@ static int parse_load(double *out, const char *text, struct adp_error *err)
 	const int rc = adp_parse_count(out, text, "--expert-load", err);
 
 	if (!rc && (*out < 1 || *out > 1000))
-		return adp_fail(err, ADP_EINVAL, "--expert-load %s: the busiest rank has 1 to 1000 times the mean", text);
+		return adp_fail(err, ADP_EINVAL,
+		                "--expert-load %s: the busiest rank has 1 to 1000 times the mean", text);
 	return rc;
 }
 
@@ -317,11 +365,13 @@ static int parse_words(int key, const char *arg, struct request *to)
 /* A wrong value is kept in request->err, so that it is told in our words. */
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
-	static int (*const parsers[])(int, const char *, struct request *) = {parse_words, parse_training, parse_pins};
+	static int (*const parsers[])(int, const char *,
+	                              struct request *) = {parse_words, parse_training, parse_pins};
 	struct request *request = state->input;
 
 	if (key == ARGP_KEY_ARG) {
-		adp_fail(&request->err, ADP_EINVAL, "\"%s\" belongs to no option; a value follows its option", arg);
+		adp_fail(&request->err, ADP_EINVAL,
+		         "\"%s\" belongs to no option; a value follows its option", arg);
 		return EINVAL;
 	}
 	for (size_t i = 0; i < sizeof parsers / sizeof *parsers; i++) {
@@ -339,16 +389,21 @@ static int check_request(struct request *to)
 	struct adp_error *err = &to->err;
 
 	if (!to->model)
-		return adp_fail(err, ADP_EINVAL, "--model is missing: a config.json, or a name such as llama-3-70b");
+		return adp_fail(err, ADP_EINVAL,
+		                "--model is missing: a config.json, or a name such as llama-3-70b");
 	if (!to->gpus == !to->cluster)
-		return adp_fail(err, ADP_EINVAL, "give the fleet with %s", to->gpus ? "--gpus or --cluster, not both"
-		                                                                   : "--gpus H100:64 or --cluster FILE");
+		return adp_fail(err, ADP_EINVAL, "give the fleet with %s",
+		                to->gpus ? "--gpus or --cluster, not both"
+		                         : "--gpus H100:64 or --cluster FILE");
 	if (!to->train.global_batch_seqs)
-		return adp_fail(err, ADP_EINVAL, "--global-batch is missing: how many sequences an optimizer step takes");
+		return adp_fail(err, ADP_EINVAL,
+		                "--global-batch is missing: how many sequences an optimizer step takes");
 	if (to->cluster && !strcmp(to->cluster, "-") && !strcmp(to->model, "-"))
-		return adp_fail(err, ADP_EINVAL, "standard input can be the model or the cluster, not both");
+		return adp_fail(err, ADP_EINVAL,
+		                "standard input can be the model or the cluster, not both");
 	if (to->train.tokens > 0 && to->dataset_tokens > 0)
-		return adp_fail(err, ADP_EINVAL, "give --tokens, or --dataset-tokens with --epochs, not both");
+		return adp_fail(err, ADP_EINVAL,
+		                "give --tokens, or --dataset-tokens with --epochs, not both");
 	if (to->epochs > 0 && !(to->dataset_tokens > 0))
 		return adp_fail(err, ADP_EINVAL, "--epochs needs --dataset-tokens");
 	if (to->dataset_tokens > 0)
@@ -364,11 +419,12 @@ static int check_excludes(struct request *to, const struct inputs *in)
 {
 	for (uint32_t i = 0; i < to->search.n_exclude; i++) {
 		char near[256] = "";
-		const struct adp_gpu_type *type = adp_hardware_find(in->hardware, to->exclude[i], 0, near, sizeof near);
+		const struct adp_gpu_type *type = adp_hardware_find(in->hardware, to->exclude[i], 0, near,
+		                                                    sizeof near);
 
 		if (!type)
-			return adp_fail(&to->err, ADP_EINVAL, "--exclude %.64s: no such GPU type%s%s%s", to->exclude[i],
-			                *near ? "; did you mean " : "", near, *near ? "?" : "");
+			return adp_fail(&to->err, ADP_EINVAL, "--exclude %.64s: no such GPU type%s%s%s",
+			                to->exclude[i], *near ? "; did you mean " : "", near, *near ? "?" : "");
 		to->exclude[i] = type->name;
 	}
 	to->search.exclude = to->exclude;
@@ -381,12 +437,14 @@ static void check_sequence(struct request *to, struct inputs *in)
 
 	if (!to->train.seq_tokens) {
 		to->train.seq_tokens = longest && longest < MAX_DEFAULT_SEQ ? longest : MAX_DEFAULT_SEQ;
-		snprintf(in->seq_note, sizeof in->seq_note, "sequences of %" PRIu64 " tokens were assumed; --seq says otherwise",
+		snprintf(in->seq_note, sizeof in->seq_note,
+		         "sequences of %" PRIu64 " tokens were assumed; --seq says otherwise",
 		         to->train.seq_tokens);
 		in->assumed[in->n_assumed++] = in->seq_note;
 	} else if (longest && to->train.seq_tokens > longest) {
 		snprintf(in->context_note, sizeof in->context_note,
-		         "sequences of %" PRIu64 " tokens are longer than the %" PRIu64 " the model's config allows",
+		         "sequences of %" PRIu64 " tokens are longer than the %" PRIu64
+		         " the model's config allows",
 		         to->train.seq_tokens, longest);
 		in->assumed[in->n_assumed++] = in->context_note;
 	}
@@ -413,7 +471,9 @@ static int load_inputs(struct inputs *in, struct request *to)
 		return rc;
 	check_sequence(to, in);
 	if (in->model->learned_positions && to->train.seq_tokens > in->model->max_seq_tokens)
-		return adp_fail(err, ADP_EINVAL, "--seq: the model has learned positions for %" PRIu64 " tokens, not for %" PRIu64,
+		return adp_fail(err, ADP_EINVAL,
+		                "--seq: the model has learned positions for %" PRIu64
+		                " tokens, not for %" PRIu64,
 		                in->model->max_seq_tokens, to->train.seq_tokens);
 	return ADP_OK;
 }
@@ -435,7 +495,8 @@ static bool is_listed(const char *const *texts, uint32_t n, const char *text)
 	return false;
 }
 
-/* The plan's own warnings first, then what was assumed, then what the readers noticed; each once. */
+/* The plan's own warnings first, then what was assumed, then what the readers noticed; each once.
+ */
 static int add_warnings(struct adp_plan *plan, const struct inputs *in, struct adp_error *err)
 {
 	const struct {
@@ -485,7 +546,8 @@ static int print_plan(const struct adp_plan *plan, enum cmd_output output, struc
 
 	if (output == CMD_OUTPUT_TABLE)
 		return adp_plan_print(stdout, plan, screen_width(), err);
-	rc = output == CMD_OUTPUT_JSON ? adp_plan_to_json(&text, plan, err) : adp_plan_to_yaml(&text, plan, err);
+	rc = output == CMD_OUTPUT_JSON ? adp_plan_to_json(&text, plan, err)
+	                               : adp_plan_to_yaml(&text, plan, err);
 	if (rc)
 		return rc;
 	fputs(text, stdout); /* cmd_flush sees what goes wrong */
@@ -497,12 +559,14 @@ static int make_plan(struct request *to, const struct inputs *in)
 {
 	struct adp_error *err = &to->err;
 	struct adp_plan *plan = NULL;
-	int rc = adp_search(&plan, in->model, in->cluster, in->engine, in->tables, &to->train, &to->search, err);
+	int rc = adp_search(&plan, in->model, in->cluster, in->engine, in->tables, &to->train,
+	                    &to->search, err);
 
 	if (rc)
 		return rc;
 	if (!to->no_why)
-		rc = adp_search_explain(plan, in->model, in->cluster, in->engine, in->tables, &to->train, &to->search, err);
+		rc = adp_search_explain(plan, in->model, in->cluster, in->engine, in->tables, &to->train,
+		                        &to->search, err);
 	if (!rc)
 		rc = add_warnings(plan, in, err);
 	if (!rc)
@@ -524,18 +588,21 @@ int cmd_plan(int argc, char **argv)
 		.options = options,
 		.parser = parse_option,
 		.doc = "Finds the best plan for a model on a fleet, and says why.\v"
-		       "Example:\n  adp plan --model llama-3-70b --gpus H100:128,A100-80:128 --global-batch 1024 --tokens 15T\n\n"
-		       "Exit status: 0 a plan was found; 1 there is none, and why; 2 bad usage or input; 4 internal error.",
+			   "Example:\n  adp plan --model llama-3-70b --gpus H100:128,A100-80:128 "
+	           "--global-batch 1024 --tokens 15T\n\n"
+			   "Exit status: 0 a plan was found; 1 there is none, and why; 2 bad usage or input; 4 "
+	           "internal error.",
 	};
 	struct request request = {
 		.engine = "megatron",
-		.train = {
-			.precision = ADP_PRECISION_BF16,
-			.optimizer = ADP_OPTIMIZER_ADAMW,
-			.expert_load_factor = 1,
-			.restart_s = 300,
-			.storage_bytes_per_s = 2e9,
-		},
+		.train =
+			{
+				.precision = ADP_PRECISION_BF16,
+				.optimizer = ADP_OPTIMIZER_ADAMW,
+				.expert_load_factor = 1,
+				.restart_s = 300,
+				.storage_bytes_per_s = 2e9,
+			},
 	};
 	struct inputs in = {0};
 	int rc;

@@ -89,7 +89,8 @@ static const char *const argps_own[] = {"help", "usage", "version"};
 enum { N_OWN = sizeof argps_own / sizeof *argps_own, MAX_OPTIONS = 128 };
 
 /* The option that a word (without its dashes, up to '=') names or begins; NULL for none. */
-static const struct argp_option *find_long(const struct argp_option *options, const char *word, size_t len)
+static const struct argp_option *find_long(const struct argp_option *options, const char *word,
+                                           size_t len)
 {
 	const struct argp_option *begun = NULL;
 
@@ -103,7 +104,8 @@ static const struct argp_option *find_long(const struct argp_option *options, co
 	return begun;
 }
 
-static int refuse_long(const char *command, const struct argp_option *options, const char *word, size_t len)
+static int refuse_long(const char *command, const struct argp_option *options, const char *word,
+                       size_t len)
 {
 	const char *names[MAX_OPTIONS + 1] = {0}, *near;
 	char text[64];

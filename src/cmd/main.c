@@ -13,8 +13,10 @@ static const struct {
 	const char *help;
 	char *title; /* argv[0] of the command */
 } commands[] = {
-	{"plan", cmd_plan, "find the best plan for a model on a fleet, and say why", (char[]){"adp plan"}},
-	{"model", cmd_model, "read a model: layers, parameters, operations, legal degrees", (char[]){"adp model"}},
+	{"plan", cmd_plan, "find the best plan for a model on a fleet, and say why",
+     (char[]){"adp plan"}},
+	{"model", cmd_model, "read a model: layers, parameters, operations, legal degrees",
+     (char[]){"adp model"}},
 	{"emit", cmd_emit, "write the files that launch a plan", (char[]){"adp emit"}},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
@@ -29,7 +31,8 @@ static void print_help(void)
 	printf("\n  adp COMMAND --help    the options of a command\n"
 	       "  adp --version         the version of adp\n\n"
 	       "Example:\n"
-	       "  adp plan --model llama-3-70b --gpus H100:128,A100-80:128 --global-batch 1024 --tokens 15T\n\n"
+	       "  adp plan --model llama-3-70b --gpus H100:128,A100-80:128 --global-batch 1024 "
+	       "--tokens 15T\n\n"
 	       "Exit status: 0 yes; 1 the answer is no (nothing fits); 2 bad usage or input;\n"
 	       "3 cluster unreachable; 4 internal error, or the output could not be written.\n");
 }
@@ -59,7 +62,8 @@ static int run(int argc, char **argv)
 		printf("%s\n", argp_program_version);
 		return CMD_OK;
 	}
-	if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "-?") || !strcmp(name, "help")) {
+	if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "-?") ||
+	    !strcmp(name, "help")) {
 		if (argc < 3) {
 			print_help();
 			return CMD_OK;

@@ -34,7 +34,8 @@ const char *adp_plan_schedule(const struct adp_plan *plan)
 	return plan->vpp > 1 ? "interleaved-1f1b" : "1f1b";
 }
 
-int adp_plan_name(const char **out, const struct adp_plan *plan, struct adp_arena *arena, struct adp_error *err)
+int adp_plan_name(const char **out, const struct adp_plan *plan, struct adp_arena *arena,
+                  struct adp_error *err)
 {
 	enum { MAX_LABEL = 63 };
 	char *label;

@@ -8,15 +8,19 @@
 #include "base/doc.h"
 #include "base/utf8.h"
 
-#define FIELD(type, member, key_, kind_)                             \
-	{                                                            \
-		.key = key_, .kind = ADP_FIELD_##kind_, .offset = offsetof(struct type, member) \
+#define FIELD(type, member, key_, kind_)                                                           \
+	{                                                                                              \
+		.key = key_, .kind = ADP_FIELD_##kind_, .offset = offsetof(struct type, member)            \
 	}
-#define OPTIONAL(type, member, key_)                                 \
-	{                                                            \
-		.key = key_, .kind = ADP_FIELD_STRING, .offset = offsetof(struct type, member), .optional = true \
+#define OPTIONAL(type, member, key_)                                                               \
+	{                                                                                              \
+		.key = key_, .kind = ADP_FIELD_STRING, .offset = offsetof(struct type, member),            \
+		.optional = true                                                                           \
 	}
-#define END {.key = NULL}
+#define END                                                                                        \
+	{                                                                                              \
+		.key = NULL                                                                                \
+	}
 
 const struct adp_field adp_plan_model_fields[] = {
 	FIELD(adp_plan_model, name, "name", STRING),
@@ -234,7 +238,8 @@ json_t *adp_plan_string(const char *text, const char *key, struct adp_error *err
 		return NULL;
 	}
 	if (adp_utf8_check(text, strlen(text)) != strlen(text)) {
-		adp_fail(err, ADP_EINVAL, "plan: %s is not UTF-8 text, so no document can hold it; rename it", key);
+		adp_fail(err, ADP_EINVAL,
+		         "plan: %s is not UTF-8 text, so no document can hold it; rename it", key);
 		return NULL;
 	}
 	value = json_string(text);
@@ -283,15 +288,19 @@ static json_t *field_value(const struct adp_field *field, const void *at, struct
 	case ADP_FIELD_DOUBLE:
 		return real(*(const double *)at, field->key, err);
 	case ADP_FIELD_ENDLESS:
-		return *(const double *)at == INFINITY ? json_null() : real(*(const double *)at, field->key, err);
+		return *(const double *)at == INFINITY ? json_null()
+		                                       : real(*(const double *)at, field->key, err);
 	case ADP_FIELD_BOOL:
 		return json_boolean(*(const bool *)at);
 	case ADP_FIELD_RECOMPUTE:
-		return adp_plan_string(adp_recompute_name(*(const enum adp_recompute *)at), field->key, err);
+		return adp_plan_string(adp_recompute_name(*(const enum adp_recompute *)at), field->key,
+		                       err);
 	case ADP_FIELD_PRECISION:
-		return adp_plan_string(adp_precision_name(*(const enum adp_precision *)at), field->key, err);
+		return adp_plan_string(adp_precision_name(*(const enum adp_precision *)at), field->key,
+		                       err);
 	case ADP_FIELD_OPTIMIZER:
-		return adp_plan_string(adp_optimizer_name(*(const enum adp_optimizer *)at), field->key, err);
+		return adp_plan_string(adp_optimizer_name(*(const enum adp_optimizer *)at), field->key,
+		                       err);
 	}
 	adp_fail(err, ADP_EINTERNAL, "plan: %s has no kind", field->key);
 	return NULL;
@@ -322,11 +331,12 @@ static int parse_recompute(enum adp_recompute *out, const char *text, struct adp
 			*out = (enum adp_recompute)i;
 			return ADP_OK;
 		}
-	return adp_fail(err, ADP_EINVAL, "\"%.64s\" is no recomputation; known are none, selective, full", text);
+	return adp_fail(err, ADP_EINVAL,
+	                "\"%.64s\" is no recomputation; known are none, selective, full", text);
 }
 
-static int read_word(const struct adp_field *field, void *at, const char *text, struct adp_arena *arena,
-                     struct adp_error *err)
+static int read_word(const struct adp_field *field, void *at, const char *text,
+                     struct adp_arena *arena, struct adp_error *err)
 {
 	switch (field->kind) {
 	case ADP_FIELD_RECOMPUTE:
@@ -342,8 +352,8 @@ static int read_word(const struct adp_field *field, void *at, const char *text, 
 	return *(const char **)at ? ADP_OK : adp_nomem(err);
 }
 
-static int read_field(const struct adp_field *field, void *at, const json_t *object, const char *path,
-                      struct adp_arena *arena, struct adp_error *err)
+static int read_field(const struct adp_field *field, void *at, const json_t *object,
+                      const char *path, struct adp_arena *arena, struct adp_error *err)
 {
 	const char *text;
 	uint64_t number;
@@ -381,7 +391,8 @@ static int read_field(const struct adp_field *field, void *at, const json_t *obj
 }
 
 int adp_plan_fields_read(void *base, const struct adp_field *fields, const char *const *others,
-                         const json_t *object, const char *path, struct adp_arena *arena, struct adp_error *err)
+                         const json_t *object, const char *path, struct adp_arena *arena,
+                         struct adp_error *err)
 {
 	const char *allowed[64];
 	size_t n = 0;

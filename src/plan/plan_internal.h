@@ -37,22 +37,24 @@ struct adp_field {
 };
 
 /* Tables end with a NULL key. The writer and the reader share them, so they cannot disagree. */
-extern const struct adp_field adp_plan_model_fields[], adp_plan_train_fields[], adp_plan_engine_fields[],
-	adp_plan_degree_fields[], adp_plan_gpu_fields[], adp_plan_stage_fields[], adp_plan_pipe_fields[],
-	adp_plan_cell_fields[], adp_plan_cell_time_fields[], adp_plan_pipe_time_fields[], adp_plan_step_fields[],
-	adp_plan_memory_fields[], adp_plan_stage_memory_fields[], adp_plan_time_fields[], adp_plan_other_fields[],
-	adp_plan_search_fields[], adp_plan_provenance_fields[];
+extern const struct adp_field adp_plan_model_fields[], adp_plan_train_fields[],
+	adp_plan_engine_fields[], adp_plan_degree_fields[], adp_plan_gpu_fields[],
+	adp_plan_stage_fields[], adp_plan_pipe_fields[], adp_plan_cell_fields[],
+	adp_plan_cell_time_fields[], adp_plan_pipe_time_fields[], adp_plan_step_fields[],
+	adp_plan_memory_fields[], adp_plan_stage_memory_fields[], adp_plan_time_fields[],
+	adp_plan_other_fields[], adp_plan_search_fields[], adp_plan_provenance_fields[];
 
 /* In this header err is never NULL. Adds each field of the struct at base to object. */
 int adp_plan_fields_write(json_t *object, const struct adp_field *fields, const void *base,
                           struct adp_error *err);
 
 /*
- * Fills the struct at base; strings are copied to the arena. Every field must be there unless optional, and no
- * key beside them and `others` (NULL-terminated, or NULL).
+ * Fills the struct at base; strings are copied to the arena. Every field must be there unless
+ * optional, and no key beside them and `others` (NULL-terminated, or NULL).
  */
 int adp_plan_fields_read(void *base, const struct adp_field *fields, const char *const *others,
-                         const json_t *object, const char *path, struct adp_arena *arena, struct adp_error *err);
+                         const json_t *object, const char *path, struct adp_arena *arena,
+                         struct adp_error *err);
 
 /* Sets key; steals value; NULL value: out of memory. */
 int adp_plan_set(json_t *object, const char *key, json_t *value, struct adp_error *err);
@@ -65,18 +67,21 @@ json_t *adp_plan_string(const char *text, const char *key, struct adp_error *err
  * "g-[08-11].x". A backslash stands before a '[' or '\' of a name. Order is kept.
  */
 json_t *adp_plan_fold_names(const char *const *names, uint32_t n, struct adp_error *err);
-int adp_plan_unfold_names(const char *const **out, uint32_t *n_out, const json_t *patterns, uint32_t max,
-                          const char *path, struct adp_arena *arena, struct adp_error *err);
+int adp_plan_unfold_names(const char *const **out, uint32_t *n_out, const json_t *patterns,
+                          uint32_t max, const char *path, struct adp_arena *arena,
+                          struct adp_error *err);
 
 /* Small numbers in order: 0 1 2 3 6 is "0-3,6". */
 void adp_plan_fold_numbers(struct adp_strbuf *out, const uint32_t *numbers, uint32_t n);
-int adp_plan_unfold_numbers(const uint32_t **out, uint32_t *n_out, const char *text, const char *path,
-                            struct adp_arena *arena, struct adp_error *err);
+int adp_plan_unfold_numbers(const uint32_t **out, uint32_t *n_out, const char *text,
+                            const char *path, struct adp_arena *arena, struct adp_error *err);
 
 /* "1f1b" or "interleaved-1f1b". Static. */
 const char *adp_plan_schedule(const struct adp_plan *plan);
 
-/* The document's metadata.name: the plan's own, or a DNS label made from the model's name. In the arena. */
-int adp_plan_name(const char **out, const struct adp_plan *plan, struct adp_arena *arena, struct adp_error *err);
+/* The document's metadata.name: the plan's own, or a DNS label made from the model's name. In the
+ * arena. */
+int adp_plan_name(const char **out, const struct adp_plan *plan, struct adp_arena *arena,
+                  struct adp_error *err);
 
 #endif

@@ -33,8 +33,8 @@ static uint64_t number_at(const char *text, size_t n)
 }
 
 /*
- * Where the number stands in which b is one more than a, all else being equal; false when there is none.
- * padded: a zero-padded number, whose width stays.
+ * Where the number stands in which b is one more than a, all else being equal; false when there is
+ * none. padded: a zero-padded number, whose width stays.
  */
 static bool follows(const char *a, const char *b, bool padded, size_t *start)
 {
@@ -51,7 +51,8 @@ static bool follows(const char *a, const char *b, bool padded, size_t *start)
 	if (in_a != in_b && (padded || a[at] == '0' || b[at] == '0'))
 		return false; /* 9 .. 10 has no padding, 09 .. 10 has */
 	*start = at;
-	return number_at(b + at, in_b) == number_at(a + at, in_a) + 1 && !strcmp(a + at + in_a, b + at + in_b);
+	return number_at(b + at, in_b) == number_at(a + at, in_a) + 1 &&
+	       !strcmp(a + at + in_a, b + at + in_b);
 }
 
 static void add_literal(struct adp_strbuf *out, const char *text, size_t len)
@@ -133,7 +134,7 @@ json_t *adp_plan_fold_names(const char *const *names, uint32_t n, struct adp_err
 struct folded {
 	char *before, *after;
 	uint64_t low, high;
-	int width;   /* of a zero-padded number, else 0 */
+	int width; /* of a zero-padded number, else 0 */
 	bool ranged;
 };
 
@@ -148,29 +149,34 @@ static int parse_range(struct folded *out, const char **at, const char *text, co
 	if (n_low && low[n_low] == '-')
 		n_high = digits_at(high);
 	if (!n_high || high[n_high] != ']' || n_low > MAX_DIGITS || n_high > MAX_DIGITS)
-		return adp_fail(err, ADP_EINVAL, "%s: \"%.200s\" has no range such as [0-15]; a name with a '[' is written \\[",
-		                path, text);
+		return adp_fail(
+			err, ADP_EINVAL,
+			"%s: \"%.200s\" has no range such as [0-15]; a name with a '[' is written \\[", path,
+			text);
 	out->low = number_at(low, n_low);
 	out->high = number_at(high, n_high);
 	if (out->high < out->low)
 		return adp_fail(err, ADP_EINVAL, "%s: the range of \"%.200s\" runs backwards", path, text);
 	out->width = low[0] == '0' && n_low > 1 ? (int)n_low : 0;
 	if (out->width && n_high != n_low)
-		return adp_fail(err, ADP_EINVAL, "%s: the numbers of \"%.200s\" differ in width", path, text);
+		return adp_fail(err, ADP_EINVAL, "%s: the numbers of \"%.200s\" differ in width", path,
+		                text);
 	out->ranged = true;
 	*at = high + n_high + 1;
 	return ADP_OK;
 }
 
-static int parse_pattern(struct folded *out, const char *text, const char *path, struct adp_arena *arena,
-                         struct adp_error *err)
+static int parse_pattern(struct folded *out, const char *text, const char *path,
+                         struct adp_arena *arena, struct adp_error *err)
 {
 	const size_t len = strlen(text);
 	char *to;
 
 	if (!len || len > MAX_NAME)
-		return adp_fail(err, ADP_EINVAL, "%s: a node name has 1 to %d bytes, this one %zu", path, MAX_NAME, len);
-	*out = (struct folded){.before = adp_arena_strdup(arena, ""), .after = adp_arena_strdup(arena, text)};
+		return adp_fail(err, ADP_EINVAL, "%s: a node name has 1 to %d bytes, this one %zu", path,
+		                MAX_NAME, len);
+	*out = (struct folded){.before = adp_arena_strdup(arena, ""),
+	                       .after = adp_arena_strdup(arena, text)};
 	to = adp_arena_strdup(arena, text);
 	if (!out->before || !out->after || !to)
 		return adp_nomem(err);
@@ -189,8 +195,9 @@ static int parse_pattern(struct folded *out, const char *text, const char *path,
 			continue;
 		}
 		if (*at == '\\' && *++at != '[' && *at != '\\')
-			return adp_fail(err, ADP_EINVAL, "%s: in \"%.200s\" a backslash stands before neither '[' nor '\\'", path,
-			                text);
+			return adp_fail(err, ADP_EINVAL,
+			                "%s: in \"%.200s\" a backslash stands before neither '[' nor '\\'",
+			                path, text);
 		*to++ = *at++;
 	}
 	*to = '\0';
@@ -199,8 +206,9 @@ static int parse_pattern(struct folded *out, const char *text, const char *path,
 	return ADP_OK;
 }
 
-int adp_plan_unfold_names(const char *const **out, uint32_t *n_out, const json_t *patterns, uint32_t max,
-                          const char *path, struct adp_arena *arena, struct adp_error *err)
+int adp_plan_unfold_names(const char *const **out, uint32_t *n_out, const json_t *patterns,
+                          uint32_t max, const char *path, struct adp_arena *arena,
+                          struct adp_error *err)
 {
 	const size_t n_patterns = json_array_size(patterns);
 	const char **names;
@@ -208,7 +216,8 @@ int adp_plan_unfold_names(const char *const **out, uint32_t *n_out, const json_t
 	uint64_t n = 0, k = 0;
 
 	if (!n_patterns || n_patterns > max)
-		return adp_fail(err, ADP_EINVAL, "%s: %zu node names, expected 1 to %" PRIu32, path, n_patterns, max);
+		return adp_fail(err, ADP_EINVAL, "%s: %zu node names, expected 1 to %" PRIu32, path,
+		                n_patterns, max);
 	folded = adp_arena_calloc(arena, n_patterns, sizeof *folded);
 	if (!folded)
 		return adp_nomem(err);
@@ -217,7 +226,8 @@ int adp_plan_unfold_names(const char *const **out, uint32_t *n_out, const json_t
 		int rc;
 
 		if (!text)
-			return adp_fail(err, ADP_EINVAL, "%s[%zu]: expected a node name or pattern, a string", path, i);
+			return adp_fail(err, ADP_EINVAL, "%s[%zu]: expected a node name or pattern, a string",
+			                path, i);
 		rc = parse_pattern(&folded[i], text, path, arena, err);
 		if (rc)
 			return rc;
@@ -234,8 +244,8 @@ int adp_plan_unfold_names(const char *const **out, uint32_t *n_out, const json_t
 			if (!folded[i].ranged)
 				names[k] = folded[i].before;
 			else
-				names[k] = adp_arena_printf(arena, "%s%0*" PRIu64 "%s", folded[i].before, folded[i].width, value,
-				                            folded[i].after);
+				names[k] = adp_arena_printf(arena, "%s%0*" PRIu64 "%s", folded[i].before,
+				                            folded[i].width, value, folded[i].after);
 			if (!names[k++])
 				return adp_nomem(err);
 		}
@@ -258,8 +268,8 @@ void adp_plan_fold_numbers(struct adp_strbuf *out, const uint32_t *numbers, uint
 	}
 }
 
-int adp_plan_unfold_numbers(const uint32_t **out, uint32_t *n_out, const char *text, const char *path,
-                            struct adp_arena *arena, struct adp_error *err)
+int adp_plan_unfold_numbers(const uint32_t **out, uint32_t *n_out, const char *text,
+                            const char *path, struct adp_arena *arena, struct adp_error *err)
 {
 	uint32_t numbers[ADP_PLAN_MAX_NODE_GPUS], *copy;
 	uint32_t n = 0;
@@ -280,7 +290,8 @@ int adp_plan_unfold_numbers(const uint32_t **out, uint32_t *n_out, const char *t
 			high = number_at(at, len);
 			at += len;
 		}
-		if (high < low || high - low >= (uint64_t)ADP_PLAN_MAX_NODE_GPUS - n || high >= ADP_PLAN_MAX_NODE_GPUS)
+		if (high < low || high - low >= (uint64_t)ADP_PLAN_MAX_NODE_GPUS - n ||
+		    high >= ADP_PLAN_MAX_NODE_GPUS)
 			break;
 		for (uint64_t value = low; value <= high; value++)
 			numbers[n++] = (uint32_t)value;
@@ -296,6 +307,7 @@ int adp_plan_unfold_numbers(const uint32_t **out, uint32_t *n_out, const char *t
 		if (*at++ != ',')
 			break;
 	}
-	return adp_fail(err, ADP_EINVAL, "%s: \"%.64s\" is no list of GPU numbers below %d, such as 0-7 or 0-3,6", path,
+	return adp_fail(err, ADP_EINVAL,
+	                "%s: \"%.64s\" is no list of GPU numbers below %d, such as 0-7 or 0-3,6", path,
 	                text, ADP_PLAN_MAX_NODE_GPUS);
 }

@@ -20,7 +20,8 @@ struct screen {
 	unsigned width;
 };
 
-/* Names come from files: what could steer a terminal, or is not ASCII, becomes one '?' a character. */
+/* Names come from files: what could steer a terminal, or is not ASCII, becomes one '?' a character.
+ */
 static void make_ascii(char *text)
 {
 	char *to = text;
@@ -160,15 +161,16 @@ static void print_head(struct screen *to, const struct adp_plan *plan)
 	separator = "; not used: ";
 	for (uint32_t g = 0; used < total && g < plan->n_gpu_types; g++)
 		if (plan->gpus[g].n_used < plan->gpus[g].n_total) {
-			line_add(to, "%s%" PRIu32 " %s", separator, plan->gpus[g].n_total - plan->gpus[g].n_used,
-			         gpu_name(plan, g));
+			line_add(to, "%s%" PRIu32 " %s", separator,
+			         plan->gpus[g].n_total - plan->gpus[g].n_used, gpu_name(plan, g));
 			separator = " + ";
 		}
 	line_end(to, "GPUs", 0);
 
-	line_add(to, "%s %s, %s, %s, global batch %" PRIu64 " x %" PRIu64 " tokens", text_or(plan->engine, "?"),
-	         text_or(plan->engine_version, ""), adp_precision_name(plan->train.precision),
-	         adp_optimizer_name(plan->train.optimizer), plan->train.global_batch_seqs, plan->train.seq_tokens);
+	line_add(to, "%s %s, %s, %s, global batch %" PRIu64 " x %" PRIu64 " tokens",
+	         text_or(plan->engine, "?"), text_or(plan->engine_version, ""),
+	         adp_precision_name(plan->train.precision), adp_optimizer_name(plan->train.optimizer),
+	         plan->train.global_batch_seqs, plan->train.seq_tokens);
 	line_end(to, "Run", 0);
 	blank(to);
 }
@@ -180,9 +182,15 @@ static void print_step(struct screen *to, const struct adp_plan *plan)
 		const char *name;
 		double seconds;
 	} parts[] = {
-		{"compute", step->compute_s},  {"tensor\x1fparallel", step->tp_s}, {"context\x1fparallel", step->cp_s},
-		{"expert\x1fparallel", step->ep_s}, {"pipeline\x1fsends", step->p2p_s}, {"bubble", step->bubble_s},
-		{"data\x1fparallel", step->dp_s}, {"optimizer", step->optimizer_s}, {"fixed", step->fixed_s},
+		{"compute", step->compute_s},
+		{"tensor\x1fparallel", step->tp_s},
+		{"context\x1fparallel", step->cp_s},
+		{"expert\x1fparallel", step->ep_s},
+		{"pipeline\x1fsends", step->p2p_s},
+		{"bubble", step->bubble_s},
+		{"data\x1fparallel", step->dp_s},
+		{"optimizer", step->optimizer_s},
+		{"fixed", step->fixed_s},
 	};
 	const double band = fmax(step->high_s - step->step_s, step->step_s - step->low_s);
 	const char *separator = "";
@@ -193,7 +201,8 @@ static void print_step(struct screen *to, const struct adp_plan *plan)
 	line_end(to, "Step", 0);
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
 		if (parts[i].seconds >= 0.0005 * step->step_s) {
-			line_add(to, "%s%s\x1f%.1f\x1f%%", separator, parts[i].name, 100 * parts[i].seconds / step->step_s);
+			line_add(to, "%s%s\x1f%.1f\x1f%%", separator, parts[i].name,
+			         100 * parts[i].seconds / step->step_s);
 			separator = ", ";
 		}
 	line_end(to, "  goes to", 0);
@@ -224,16 +233,20 @@ static void print_time(struct screen *to, const struct adp_plan *plan)
 	if (plan->train.deadline_s > 0)
 		line_add(to, ", deadline %s", duration(a, plan->train.deadline_s));
 	line_end(to, "Time to train", 0);
-	line_add(to, "%-9s %.0f x %s", duration(a, time->compute_s), time->n_steps, duration(b, time->step_s));
+	line_add(to, "%-9s %.0f x %s", duration(a, time->compute_s), time->n_steps,
+	         duration(b, time->step_s));
 	line_end(to, "  steps", 10);
-	line_add(to, "%-9s %.0f stalls of %s, one every %s", duration(a, time->checkpoints_s), time->n_checkpoints,
-	         duration(b, time->checkpoint_stall_s), duration(c, time->checkpoint_interval_s));
+	line_add(to, "%-9s %.0f stalls of %s, one every %s", duration(a, time->checkpoints_s),
+	         time->n_checkpoints, duration(b, time->checkpoint_stall_s),
+	         duration(c, time->checkpoint_interval_s));
 	line_end(to, "  checkpoints", 10);
 	if (plan->train.mtbf_s > 0) {
-		line_add(to, "%-9s %s failures expected, one per %s of a GPU", duration(a, time->lost_work_s),
-		         count(b, time->n_failures), duration(c, plan->train.mtbf_s));
+		line_add(to, "%-9s %s failures expected, one per %s of a GPU",
+		         duration(a, time->lost_work_s), count(b, time->n_failures),
+		         duration(c, plan->train.mtbf_s));
 		line_end(to, "  lost work", 10);
-		line_add(to, "%-9s %s each", duration(a, time->restarts_s), duration(b, plan->train.restart_s));
+		line_add(to, "%-9s %s each", duration(a, time->restarts_s),
+		         duration(b, plan->train.restart_s));
 		line_end(to, "  restarts", 10);
 	} else {
 		line_add(to, "not counted: say how often a GPU fails (--mtbf)");
@@ -244,7 +257,8 @@ static void print_time(struct screen *to, const struct adp_plan *plan)
 
 static void print_degrees(struct screen *to, const struct adp_plan *plan)
 {
-	line_add(to, "data %" PRIu32 " x tensor %" PRIu32 " x pipeline %" PRIu32, plan->dp, plan->tp, plan->pp);
+	line_add(to, "data %" PRIu32 " x tensor %" PRIu32 " x pipeline %" PRIu32, plan->dp, plan->tp,
+	         plan->pp);
 	if (plan->cp > 1)
 		line_add(to, " x context %" PRIu32, plan->cp);
 	line_add(to, " = %" PRIu32 " ranks; ", adp_plan_world(plan));
@@ -255,8 +269,8 @@ static void print_degrees(struct screen *to, const struct adp_plan *plan)
 	line_add(to, "ZeRO %" PRIu32, plan->zero_stage);
 	if (plan->zero_stage)
 		line_add(to, " over %" PRIu32 " GPUs", plan->shard_gpus);
-	line_add(to, "; sequence parallel %s; flash attention %s", plan->sequence_parallel ? "on" : "off",
-	         plan->flash ? "on" : "off");
+	line_add(to, "; sequence parallel %s; flash attention %s",
+	         plan->sequence_parallel ? "on" : "off", plan->flash ? "on" : "off");
 	line_end(to, "Degrees", 0);
 }
 
@@ -353,10 +367,12 @@ static void share_unit(char *text, const char *last)
 		*unit = '\0';
 }
 
-static void print_row(struct screen *to, const struct adp_plan *plan, uint32_t first, uint32_t end, int gpu_column)
+static void print_row(struct screen *to, const struct adp_plan *plan, uint32_t first, uint32_t end,
+                      int gpu_column)
 {
 	const struct adp_plan_stage *fullest = &plan->stages[first], *emptiest = fullest;
-	char stages[NUMBER], layers[2 * NUMBER], least[NUMBER], most[NUMBER], usable[NUMBER], bar[MAX_BAR + 1];
+	char stages[NUMBER], layers[2 * NUMBER], least[NUMBER], most[NUMBER], usable[NUMBER],
+		bar[MAX_BAR + 1];
 	struct adp_strbuf gpus = {0};
 	int n;
 
@@ -369,7 +385,8 @@ static void print_row(struct screen *to, const struct adp_plan *plan, uint32_t f
 	n = snprintf(stages, sizeof stages, "%" PRIu32, first);
 	if (end - first > 1)
 		snprintf(stages + n, sizeof stages - (size_t)n, "-%" PRIu32, end - 1);
-	snprintf(layers, sizeof layers, "%" PRIu64 "%s", stage_layers(fullest), end - first > 1 ? " each" : "");
+	snprintf(layers, sizeof layers, "%" PRIu64 "%s", stage_layers(fullest),
+	         end - first > 1 ? " each" : "");
 	bytes(usable, fullest->usable_bytes);
 	bytes(most, fullest->memory.peak_bytes);
 	bytes(least, emptiest->memory.peak_bytes);
@@ -390,7 +407,8 @@ static void print_row(struct screen *to, const struct adp_plan *plan, uint32_t f
 
 static void print_stages(struct screen *to, const struct adp_plan *plan)
 {
-	/* Neighbours with the same work and GPU are one row, with unequal memory only where rows are short. */
+	/* Neighbours with the same work and GPU are one row, with unequal memory only where rows are
+	 * short. */
 	const double tolerance = count_rows(plan, 0.01) <= MAX_STAGE_ROWS ? 0.01 : 1;
 	int gpu_column = 4;
 	uint32_t rows = 0, s;
@@ -405,7 +423,8 @@ static void print_stages(struct screen *to, const struct adp_plan *plan)
 			to->out.failed = ADP_ENOMEM;
 		adp_strbuf_fini(&gpus);
 	}
-	line_add(to, "%-6s %-7s %-*s %-9s %s", "stage", "layers", gpu_column, "GPU", "recompute", "peak memory of a GPU");
+	line_add(to, "%-6s %-7s %-*s %-9s %s", "stage", "layers", gpu_column, "GPU", "recompute",
+	         "peak memory of a GPU");
 	line_end(to, "Stages", 0);
 	for (s = 0; s < plan->pp && rows < MAX_STAGE_ROWS; rows++) {
 		const uint32_t end = row_end(plan, s, tolerance);
@@ -443,9 +462,11 @@ static void print_memory(struct screen *to, const struct adp_plan *plan)
 		const char *name;
 		uint64_t n;
 	} kinds[] = {
-		{"weights", m->weights}, {"gradients", m->gradients}, {"optimizer", m->optimizer},
-		{"activations", m->activations}, {"live window", m->live_window}, {"buckets", m->buckets},
-		{"logits", m->logits}, {"workspace", m->workspace}, {"CUDA and NCCL", m->context},
+		{"weights", m->weights},         {"gradients", m->gradients},
+		{"optimizer", m->optimizer},     {"activations", m->activations},
+		{"live window", m->live_window}, {"buckets", m->buckets},
+		{"logits", m->logits},           {"workspace", m->workspace},
+		{"CUDA and NCCL", m->context},
 	};
 	line_add(to, "stage %td: ", stage - plan->stages);
 	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
@@ -470,15 +491,16 @@ static void print_pipes(struct screen *to, const struct adp_plan *plan)
 			line_end(to, "", 0);
 			break;
 		}
-		line_add(to, "%" PRIu32 " with %" PRIu32 " micro-batch%s of %" PRIu64 "\x1fsequence%s:", pipe->n_replicas,
-		         pipe->n_micro, pipe->n_micro == 1 ? "" : "es", plan->micro_batch_seqs, plural(plan->micro_batch_seqs));
+		line_add(to, "%" PRIu32 " with %" PRIu32 " micro-batch%s of %" PRIu64 "\x1fsequence%s:",
+		         pipe->n_replicas, pipe->n_micro, pipe->n_micro == 1 ? "" : "es",
+		         plan->micro_batch_seqs, plural(plan->micro_batch_seqs));
 		for (uint32_t s = 0; s < plan->pp;) {
 			uint32_t end = s + 1;
 
 			while (end < plan->pp && pipe->cells[end].gpu == pipe->cells[s].gpu)
 				end++;
-			line_add(to, " %" PRIu32 "\x1fstage%s\x1f%s%s", end - s, plural(end - s), gpu_name(plan, pipe->cells[s].gpu),
-			         end < plan->pp ? " +" : "");
+			line_add(to, " %" PRIu32 "\x1fstage%s\x1f%s%s", end - s, plural(end - s),
+			         gpu_name(plan, pipe->cells[s].gpu), end < plan->pp ? " +" : "");
 			s = end;
 		}
 		line_add(to, "; done after %s", duration(number, pipe->end_s));
@@ -487,7 +509,8 @@ static void print_pipes(struct screen *to, const struct adp_plan *plan)
 }
 
 /* A list cut to its first max entries. */
-static void print_list(struct screen *to, const char *label, const char *const *texts, uint32_t n, uint32_t max)
+static void print_list(struct screen *to, const char *label, const char *const *texts, uint32_t n,
+                       uint32_t max)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		if (i == max) {
@@ -505,7 +528,8 @@ static void print_others(struct screen *to, const struct adp_plan *plan)
 	int name_width = 0, text_width = 0;
 
 	for (uint32_t i = 0; i < plan->n_others && i < MAX_OTHERS; i++) {
-		const size_t name = strlen(text_or(plan->others[i].name, "")), text = strlen(text_or(plan->others[i].text, ""));
+		const size_t name = strlen(text_or(plan->others[i].name, "")),
+					 text = strlen(text_or(plan->others[i].text, ""));
 
 		if ((int)name > name_width && name <= 36)
 			name_width = (int)name;
@@ -520,7 +544,8 @@ static void print_others(struct screen *to, const struct adp_plan *plan)
 			line_end(to, "", 0);
 			break;
 		}
-		line_add(to, "%-*s  %-*s", name_width, text_or(other->name, ""), text_width, text_or(other->text, ""));
+		line_add(to, "%-*s  %-*s", name_width, text_or(other->name, ""), text_width,
+		         text_or(other->text, ""));
 		if (other->flag)
 			line_add(to, "  [%s]", other->flag);
 		line_end(to, i ? "" : "Why not", 2);
@@ -531,8 +556,9 @@ static void print_search(struct screen *to, const struct adp_plan *plan)
 {
 	char a[NUMBER], b[NUMBER];
 
-	line_add(to, "%s plan%s weighed, %s dismissed by bounds and rules; ", count(a, (double)plan->search.n_weighed),
-	         plural(plan->search.n_weighed), count(b, (double)plan->search.n_bounded));
+	line_add(to, "%s plan%s weighed, %s dismissed by bounds and rules; ",
+	         count(a, (double)plan->search.n_weighed), plural(plan->search.n_weighed),
+	         count(b, (double)plan->search.n_bounded));
 	if (plan->search.exhausted)
 		line_add(to, "none is left: this is the best of the space");
 	else

@@ -10,8 +10,8 @@
 enum { PATH_SIZE = 256 }; /* of a nested place; outer places take half of it */
 
 /* The array under key, with at least min elements, all objects. */
-static int read_array(json_t **out, const json_t *object, const char *key, const char *path, size_t min,
-                      size_t max, struct adp_error *err)
+static int read_array(json_t **out, const json_t *object, const char *key, const char *path,
+                      size_t min, size_t max, struct adp_error *err)
 {
 	int rc = adp_doc_array(out, NULL, object, key, path, err);
 	size_t n, i;
@@ -23,18 +23,19 @@ static int read_array(json_t **out, const json_t *object, const char *key, const
 	if (n < min || n > max) {
 		if (min == max)
 			return adp_fail(err, ADP_EINVAL, "%s.%s: %zu entries, expected %zu", path, key, n, min);
-		return adp_fail(err, n > max ? ADP_ELIMIT : ADP_EINVAL, "%s.%s: %zu entries, expected %zu to %zu", path, key,
-		                n, min, max);
+		return adp_fail(err, n > max ? ADP_ELIMIT : ADP_EINVAL,
+		                "%s.%s: %zu entries, expected %zu to %zu", path, key, n, min, max);
 	}
-	json_array_foreach(*out, i, element)
+	json_array_foreach (*out, i, element)
 		if (!json_is_object(element))
 			return adp_fail(err, ADP_EINVAL, "%s.%s[%zu]: expected a mapping", path, key, i);
 	return ADP_OK;
 }
 
 /* A member object that is one table of fields. */
-static int read_part(void *base, const struct adp_field *fields, const json_t *parent, const char *key,
-                     const char *path, struct adp_arena *arena, struct adp_error *err)
+static int read_part(void *base, const struct adp_field *fields, const json_t *parent,
+                     const char *key, const char *path, struct adp_arena *arena,
+                     struct adp_error *err)
 {
 	char at[PATH_SIZE];
 	json_t *object;
@@ -58,8 +59,8 @@ static int read_text(const char **out, const json_t *object, const char *key, co
 	return *out ? ADP_OK : adp_nomem(err);
 }
 
-static int read_strings(const char ***out, uint32_t *n_out, const json_t *parent, const char *key, const char *path,
-                        struct adp_arena *arena, struct adp_error *err)
+static int read_strings(const char ***out, uint32_t *n_out, const json_t *parent, const char *key,
+                        const char *path, struct adp_arena *arena, struct adp_error *err)
 {
 	json_t *array, *value;
 	const char **texts;
@@ -71,7 +72,7 @@ static int read_strings(const char ***out, uint32_t *n_out, const json_t *parent
 	texts = adp_arena_calloc(arena, json_array_size(array), sizeof *texts);
 	if (!texts)
 		return adp_nomem(err);
-	json_array_foreach(array, i, value) {
+	json_array_foreach (array, i, value) {
 		if (!json_is_string(value))
 			return adp_fail(err, ADP_EINVAL, "%s.%s[%zu]: expected a string", path, key, i);
 		texts[i] = adp_arena_strdup(arena, json_string_value(value));
@@ -91,9 +92,11 @@ static int read_model(struct adp_plan *plan, const json_t *spec, struct adp_erro
 	int rc = adp_doc_object(&object, NULL, spec, "model", "spec", err);
 
 	if (!rc)
-		rc = adp_plan_fields_read(&plan->model, adp_plan_model_fields, others, object, "spec.model", &plan->arena, err);
+		rc = adp_plan_fields_read(&plan->model, adp_plan_model_fields, others, object, "spec.model",
+		                          &plan->arena, err);
 	if (!rc)
-		rc = read_strings(&traits, &plan->model.n_traits, object, "traits", "spec.model", &plan->arena, err);
+		rc = read_strings(&traits, &plan->model.n_traits, object, "traits", "spec.model",
+		                  &plan->arena, err);
 	if (!rc)
 		plan->model.traits = traits;
 	return rc;
@@ -111,11 +114,12 @@ static int read_gpus(struct adp_plan *plan, const json_t *spec, struct adp_error
 	plan->gpus = adp_arena_calloc(&plan->arena, plan->n_gpu_types, sizeof *plan->gpus);
 	if (!plan->gpus)
 		return adp_nomem(err);
-	json_array_foreach(array, i, object) {
+	json_array_foreach (array, i, object) {
 		char at[PATH_SIZE];
 
 		snprintf(at, sizeof at, "spec.gpus[%zu]", i);
-		rc = adp_plan_fields_read(&plan->gpus[i], adp_plan_gpu_fields, NULL, object, at, &plan->arena, err);
+		rc = adp_plan_fields_read(&plan->gpus[i], adp_plan_gpu_fields, NULL, object, at,
+		                          &plan->arena, err);
 		if (rc)
 			return rc;
 	}
@@ -123,8 +127,8 @@ static int read_gpus(struct adp_plan *plan, const json_t *spec, struct adp_error
 }
 
 /* The index of the GPU type that object names. */
-static int read_gpu(uint32_t *out, const struct adp_plan *plan, const json_t *object, const char *path,
-                    struct adp_error *err)
+static int read_gpu(uint32_t *out, const struct adp_plan *plan, const json_t *object,
+                    const char *path, struct adp_error *err)
 {
 	const char *type;
 	const int rc = adp_doc_string(&type, NULL, object, "gpu", path, err);
@@ -136,12 +140,13 @@ static int read_gpu(uint32_t *out, const struct adp_plan *plan, const json_t *ob
 			*out = g;
 			return ADP_OK;
 		}
-	return adp_fail(err, ADP_EINVAL, "%s.gpu: \"%.64s\" is not a type listed under spec.gpus (the first is %.64s)",
+	return adp_fail(err, ADP_EINVAL,
+	                "%s.gpu: \"%.64s\" is not a type listed under spec.gpus (the first is %.64s)",
 	                path, type, plan->gpus[0].type);
 }
 
-static int read_chunks(struct adp_plan_stage *stage, const json_t *object, const char *path, struct adp_plan *plan,
-                       struct adp_error *err)
+static int read_chunks(struct adp_plan_stage *stage, const json_t *object, const char *path,
+                       struct adp_plan *plan, struct adp_error *err)
 {
 	static const char *const keys[] = {"firstLayer", "layers", NULL};
 	uint32_t *first, *count;
@@ -155,7 +160,7 @@ static int read_chunks(struct adp_plan_stage *stage, const json_t *object, const
 	count = adp_arena_calloc(&plan->arena, plan->vpp, sizeof *count);
 	if (!first || !count)
 		return adp_nomem(err);
-	json_array_foreach(array, i, chunk) {
+	json_array_foreach (array, i, chunk) {
 		char at[PATH_SIZE];
 		uint64_t value;
 
@@ -189,11 +194,12 @@ static int read_stages(struct adp_plan *plan, const json_t *spec, struct adp_err
 	plan->stages = adp_arena_calloc(&plan->arena, plan->pp, sizeof *plan->stages);
 	if (!plan->stages)
 		return adp_nomem(err);
-	json_array_foreach(array, i, object) {
+	json_array_foreach (array, i, object) {
 		char at[PATH_SIZE / 2];
 
 		snprintf(at, sizeof at, "spec.stages[%zu]", i);
-		rc = adp_plan_fields_read(&plan->stages[i], adp_plan_stage_fields, others, object, at, &plan->arena, err);
+		rc = adp_plan_fields_read(&plan->stages[i], adp_plan_stage_fields, others, object, at,
+		                          &plan->arena, err);
 		if (!rc)
 			rc = read_chunks(&plan->stages[i], object, at, plan, err);
 		if (rc)
@@ -202,32 +208,35 @@ static int read_stages(struct adp_plan *plan, const json_t *spec, struct adp_err
 	return ADP_OK;
 }
 
-static int read_cell(struct adp_plan *plan, struct adp_plan_cell *cell, const json_t *object, const char *path,
-                     struct adp_error *err)
+static int read_cell(struct adp_plan *plan, struct adp_plan_cell *cell, const json_t *object,
+                     const char *path, struct adp_error *err)
 {
 	static const char *const others[] = {"gpu", NULL};
-	const int rc = adp_plan_fields_read(cell, adp_plan_cell_fields, others, object, path, &plan->arena, err);
+	const int rc = adp_plan_fields_read(cell, adp_plan_cell_fields, others, object, path,
+	                                    &plan->arena, err);
 
 	return rc ? rc : read_gpu(&cell->gpu, plan, object, path, err);
 }
 
-static int read_cell_time(struct adp_plan *plan, struct adp_plan_cell *cell, const json_t *object, const char *path,
-                          struct adp_error *err)
+static int read_cell_time(struct adp_plan *plan, struct adp_plan_cell *cell, const json_t *object,
+                          const char *path, struct adp_error *err)
 {
-	return adp_plan_fields_read(cell, adp_plan_cell_time_fields, NULL, object, path, &plan->arena, err);
+	return adp_plan_fields_read(cell, adp_plan_cell_time_fields, NULL, object, path, &plan->arena,
+	                            err);
 }
 
 /* One part of each replica group: what it does (spec), or when (prediction). */
-static int read_pipes(struct adp_plan *plan, const json_t *array, const char *path, const struct adp_field *fields,
-                      int (*read)(struct adp_plan *, struct adp_plan_cell *, const json_t *, const char *,
-                                  struct adp_error *),
+static int read_pipes(struct adp_plan *plan, const json_t *array, const char *path,
+                      const struct adp_field *fields,
+                      int (*read)(struct adp_plan *, struct adp_plan_cell *, const json_t *,
+                                  const char *, struct adp_error *),
                       struct adp_error *err)
 {
 	static const char *const others[] = {"stages", NULL};
 	json_t *object, *cells, *cell;
 	size_t p, s;
 
-	json_array_foreach(array, p, object) {
+	json_array_foreach (array, p, object) {
 		struct adp_plan_pipe *pipe = &plan->pipes[p];
 		char at[PATH_SIZE / 2];
 		int rc;
@@ -242,7 +251,7 @@ static int read_pipes(struct adp_plan *plan, const json_t *array, const char *pa
 			pipe->cells = adp_arena_calloc(&plan->arena, plan->pp, sizeof *pipe->cells);
 		if (!pipe->cells)
 			return adp_nomem(err);
-		json_array_foreach(cells, s, cell) {
+		json_array_foreach (cells, s, cell) {
 			char inner[PATH_SIZE];
 
 			snprintf(inner, sizeof inner, "%s.stages[%zu]", at, s);
@@ -255,8 +264,8 @@ static int read_pipes(struct adp_plan *plan, const json_t *array, const char *pa
 	return ADP_OK;
 }
 
-static int read_run(struct adp_plan *plan, struct adp_plan_run *run, const json_t *object, const char *path,
-                    uint64_t *left, struct adp_error *err)
+static int read_run(struct adp_plan *plan, struct adp_plan_run *run, const json_t *object,
+                    const char *path, uint64_t *left, struct adp_error *err)
 {
 	static const char *const keys[] = {"firstRank", "nodes", "gpuIndices", "gpu", NULL};
 	char at[PATH_SIZE];
@@ -277,12 +286,13 @@ static int read_run(struct adp_plan *plan, struct adp_plan_run *run, const json_
 		return rc;
 	run->first_rank = (uint32_t)first;
 	snprintf(at, sizeof at, "%s.gpuIndices", path);
-	rc = adp_plan_unfold_numbers(&run->gpu_index, &run->gpus_per_node, numbers, at, &plan->arena, err);
+	rc = adp_plan_unfold_numbers(&run->gpu_index, &run->gpus_per_node, numbers, at, &plan->arena,
+	                             err);
 	if (rc)
 		return rc;
 	snprintf(at, sizeof at, "%s.nodes", path);
-	rc = adp_plan_unfold_names(&run->nodes, &run->n_nodes, nodes, (uint32_t)(*left / run->gpus_per_node), at,
-	                           &plan->arena, err);
+	rc = adp_plan_unfold_names(&run->nodes, &run->n_nodes, nodes,
+	                           (uint32_t)(*left / run->gpus_per_node), at, &plan->arena, err);
 	if (!rc)
 		*left -= (uint64_t)run->n_nodes * run->gpus_per_node;
 	return rc;
@@ -301,7 +311,7 @@ static int read_runs(struct adp_plan *plan, const json_t *spec, struct adp_error
 	plan->runs = adp_arena_calloc(&plan->arena, plan->n_runs, sizeof *plan->runs);
 	if (!plan->runs)
 		return adp_nomem(err);
-	json_array_foreach(array, i, object) {
+	json_array_foreach (array, i, object) {
 		char at[PATH_SIZE / 2];
 
 		snprintf(at, sizeof at, "spec.ranks[%zu]", i);
@@ -317,7 +327,8 @@ static int read_sizes(struct adp_plan *plan, const json_t *spec, struct adp_erro
 {
 	const char *schedule;
 	uint64_t world;
-	int rc = read_part(plan, adp_plan_degree_fields, spec, "parallelism", "spec", &plan->arena, err);
+	int rc = read_part(plan, adp_plan_degree_fields, spec, "parallelism", "spec", &plan->arena,
+	                   err);
 
 	if (!rc)
 		rc = adp_doc_u64(&world, NULL, spec, "worldSize", 1, UINT32_MAX, "spec", err);
@@ -327,32 +338,38 @@ static int read_sizes(struct adp_plan *plan, const json_t *spec, struct adp_erro
 		return rc;
 	if (world != adp_plan_world(plan))
 		return adp_fail(err, ADP_EINVAL,
-		                "spec.worldSize: %" PRIu64 ", but data x tensor x context x pipeline parallel is %" PRIu32,
+		                "spec.worldSize: %" PRIu64
+		                ", but data x tensor x context x pipeline parallel is %" PRIu32,
 		                world, adp_plan_world(plan));
 	if (world > ADP_PLAN_MAX_RANKS)
-		return adp_fail(err, ADP_ELIMIT, "spec.worldSize: %" PRIu64 " ranks, at most %d are read", world,
-		                ADP_PLAN_MAX_RANKS);
+		return adp_fail(err, ADP_ELIMIT, "spec.worldSize: %" PRIu64 " ranks, at most %d are read",
+		                world, ADP_PLAN_MAX_RANKS);
 	if (!plan->vpp || plan->vpp > ADP_PLAN_MAX_CELLS / plan->pp)
 		return adp_fail(err, ADP_EINVAL,
-		                "spec.parallelism.virtualPipelineParallel: %" PRIu32 " with %" PRIu32 " stages", plan->vpp,
-		                plan->pp);
+		                "spec.parallelism.virtualPipelineParallel: %" PRIu32 " with %" PRIu32
+		                " stages",
+		                plan->vpp, plan->pp);
 	if (strcmp(schedule, adp_plan_schedule(plan)))
-		return adp_fail(err, ADP_EINVAL, "spec.schedule: \"%.64s\", but virtualPipelineParallel %" PRIu32 " means %s",
+		return adp_fail(err, ADP_EINVAL,
+		                "spec.schedule: \"%.64s\", but virtualPipelineParallel %" PRIu32
+		                " means %s",
 		                schedule, plan->vpp, adp_plan_schedule(plan));
 	return ADP_OK;
 }
 
 static int read_spec(struct adp_plan *plan, const json_t *spec, struct adp_error *err)
 {
-	static const char *const keys[] = {"model",     "training", "engine", "parallelism",   "schedule",
-	                                   "worldSize", "gpus",     "stages", "replicaGroups", "ranks", NULL};
+	static const char *const keys[] = {"model",         "training",  "engine", "parallelism",
+	                                   "schedule",      "worldSize", "gpus",   "stages",
+	                                   "replicaGroups", "ranks",     NULL};
 	json_t *array;
 	int rc = adp_doc_only(spec, keys, "spec", err);
 
 	if (!rc)
 		rc = read_model(plan, spec, err);
 	if (!rc)
-		rc = read_part(&plan->train, adp_plan_train_fields, spec, "training", "spec", &plan->arena, err);
+		rc = read_part(&plan->train, adp_plan_train_fields, spec, "training", "spec", &plan->arena,
+		               err);
 	if (!rc)
 		rc = read_part(plan, adp_plan_engine_fields, spec, "engine", "spec", &plan->arena, err);
 	if (!rc)
@@ -362,7 +379,8 @@ static int read_spec(struct adp_plan *plan, const json_t *spec, struct adp_error
 	if (!rc)
 		rc = read_stages(plan, spec, err);
 	if (!rc)
-		rc = read_array(&array, spec, "replicaGroups", "spec", 1, ADP_PLAN_MAX_CELLS / plan->pp, err);
+		rc = read_array(&array, spec, "replicaGroups", "spec", 1, ADP_PLAN_MAX_CELLS / plan->pp,
+		                err);
 	if (rc)
 		return rc;
 	plan->n_pipes = (uint32_t)json_array_size(array);
@@ -382,23 +400,27 @@ static int read_prediction(struct adp_plan *plan, const json_t *prediction, stru
 	int rc = adp_doc_only(prediction, keys, "prediction", err);
 
 	if (!rc)
-		rc = read_part(&plan->step, adp_plan_step_fields, prediction, "step", "prediction", &plan->arena, err);
+		rc = read_part(&plan->step, adp_plan_step_fields, prediction, "step", "prediction",
+		               &plan->arena, err);
 	if (!rc)
-		rc = read_part(&plan->time, adp_plan_time_fields, prediction, "training", "prediction", &plan->arena, err);
+		rc = read_part(&plan->time, adp_plan_time_fields, prediction, "training", "prediction",
+		               &plan->arena, err);
 	if (!rc)
 		rc = read_array(&stages, prediction, "stages", "prediction", plan->pp, plan->pp, err);
 	if (!rc)
-		rc = read_array(&pipes, prediction, "replicaGroups", "prediction", plan->n_pipes, plan->n_pipes, err);
+		rc = read_array(&pipes, prediction, "replicaGroups", "prediction", plan->n_pipes,
+		                plan->n_pipes, err);
 	if (rc)
 		return rc;
-	json_array_foreach(stages, i, object) {
+	json_array_foreach (stages, i, object) {
 		char at[PATH_SIZE / 2];
 
 		snprintf(at, sizeof at, "prediction.stages[%zu]", i);
-		rc = adp_plan_fields_read(&plan->stages[i], adp_plan_stage_memory_fields, others, object, at, &plan->arena,
-		                          err);
+		rc = adp_plan_fields_read(&plan->stages[i], adp_plan_stage_memory_fields, others, object,
+		                          at, &plan->arena, err);
 		if (!rc)
-			rc = read_part(&plan->stages[i].memory, adp_plan_memory_fields, object, "memory", at, &plan->arena, err);
+			rc = read_part(&plan->stages[i].memory, adp_plan_memory_fields, object, "memory", at,
+			               &plan->arena, err);
 		if (rc)
 			return rc;
 	}
@@ -415,9 +437,11 @@ static int read_why(struct adp_plan *plan, const json_t *why, struct adp_error *
 	if (!rc)
 		rc = read_text(&plan->binding, why, "binding", "why", &plan->arena, err);
 	if (!rc)
-		rc = read_strings(&plan->reasons, &plan->n_reasons, why, "reasons", "why", &plan->arena, err);
+		rc = read_strings(&plan->reasons, &plan->n_reasons, why, "reasons", "why", &plan->arena,
+		                  err);
 	if (!rc)
-		rc = read_strings(&plan->warnings, &plan->n_warnings, why, "warnings", "why", &plan->arena, err);
+		rc = read_strings(&plan->warnings, &plan->n_warnings, why, "warnings", "why", &plan->arena,
+		                  err);
 	if (!rc)
 		rc = read_array(&others, why, "alternatives", "why", 0, 4096, err);
 	if (rc)
@@ -426,11 +450,12 @@ static int read_why(struct adp_plan *plan, const json_t *why, struct adp_error *
 	plan->others = adp_arena_calloc(&plan->arena, plan->n_others, sizeof *plan->others);
 	if (!plan->others)
 		return adp_nomem(err);
-	json_array_foreach(others, i, object) {
+	json_array_foreach (others, i, object) {
 		char at[PATH_SIZE];
 
 		snprintf(at, sizeof at, "why.alternatives[%zu]", i);
-		rc = adp_plan_fields_read(&plan->others[i], adp_plan_other_fields, NULL, object, at, &plan->arena, err);
+		rc = adp_plan_fields_read(&plan->others[i], adp_plan_other_fields, NULL, object, at,
+		                          &plan->arena, err);
 		if (rc)
 			return rc;
 	}
@@ -440,10 +465,12 @@ static int read_why(struct adp_plan *plan, const json_t *why, struct adp_error *
 static int read_provenance(struct adp_plan *plan, const json_t *object, struct adp_error *err)
 {
 	static const char *const others[] = {"adpVersion", NULL};
-	const int rc = adp_plan_fields_read(plan, adp_plan_provenance_fields, others, object, "provenance", &plan->arena,
-	                                    err);
+	const int rc = adp_plan_fields_read(plan, adp_plan_provenance_fields, others, object,
+	                                    "provenance", &plan->arena, err);
 
-	return rc ? rc : read_text(&plan->adp_version, object, "adpVersion", "provenance", &plan->arena, err);
+	return rc ? rc
+	          : read_text(&plan->adp_version, object, "adpVersion", "provenance", &plan->arena,
+	                      err);
 }
 
 static int read_header(struct adp_plan *plan, const json_t *root, struct adp_error *err)
@@ -460,7 +487,8 @@ static int read_header(struct adp_plan *plan, const json_t *root, struct adp_err
 	if (strcmp(kind, ADP_PLAN_KIND))
 		return adp_fail(err, ADP_EINVAL, "kind: \"%.64s\", expected %s", kind, ADP_PLAN_KIND);
 	if (strcmp(version, ADP_PLAN_API_VERSION))
-		return adp_fail(err, ADP_EINVAL, "apiVersion: \"%.64s\", this version of adp reads %s; make the plan again",
+		return adp_fail(err, ADP_EINVAL,
+		                "apiVersion: \"%.64s\", this version of adp reads %s; make the plan again",
 		                version, ADP_PLAN_API_VERSION);
 	rc = adp_doc_object(&metadata, NULL, root, "metadata", "", err);
 	if (!rc)
@@ -470,8 +498,8 @@ static int read_header(struct adp_plan *plan, const json_t *root, struct adp_err
 
 static int read_document(struct adp_plan *plan, const json_t *root, struct adp_error *err)
 {
-	static const char *const keys[] = {"apiVersion", "kind", "metadata",   "spec",
-	                                   "prediction", "why",  "provenance", "search", NULL};
+	static const char *const keys[] = {"apiVersion", "kind",       "metadata", "spec", "prediction",
+	                                   "why",        "provenance", "search",   NULL};
 	static const struct {
 		const char *key;
 		int (*read)(struct adp_plan *, const json_t *, struct adp_error *);
@@ -493,11 +521,13 @@ static int read_document(struct adp_plan *plan, const json_t *root, struct adp_e
 			rc = parts[i].read(plan, object, err);
 	}
 	if (!rc)
-		rc = read_part(&plan->search, adp_plan_search_fields, root, "search", "", &plan->arena, err);
+		rc = read_part(&plan->search, adp_plan_search_fields, root, "search", "", &plan->arena,
+		               err);
 	return rc ? rc : adp_plan_validate(plan, err);
 }
 
-int adp_plan_read(struct adp_plan **out, const char *text, size_t len, const char *where, struct adp_error *err)
+int adp_plan_read(struct adp_plan **out, const char *text, size_t len, const char *where,
+                  struct adp_error *err)
 {
 	struct adp_error local = {0}; /* the parts pass their codes through it, err may be NULL */
 	json_t *documents;
@@ -511,9 +541,11 @@ int adp_plan_read(struct adp_plan **out, const char *text, size_t len, const cha
 	if (!plan)
 		rc = adp_nomem(&local);
 	else if (json_array_size(documents) != 1)
-		rc = adp_fail(&local, ADP_EINVAL, "%zu documents, expected one plan", json_array_size(documents));
+		rc = adp_fail(&local, ADP_EINVAL, "%zu documents, expected one plan",
+		              json_array_size(documents));
 	else if (!json_is_object(json_array_get(documents, 0)))
-		rc = adp_fail(&local, ADP_EINVAL, "the document is no mapping; expected a %s", ADP_PLAN_KIND);
+		rc = adp_fail(&local, ADP_EINVAL, "the document is no mapping; expected a %s",
+		              ADP_PLAN_KIND);
 	else
 		rc = read_document(plan, json_array_get(documents, 0), &local);
 	json_decref(documents);

@@ -45,10 +45,11 @@ static int check_degrees(const struct adp_plan *plan, struct adp_error *err)
 		              " does not divide the %" PRIu64 " ranks of a stage",
 		              plan->etp, plan->ep, replica_gpus * plan->dp);
 	if (plan->ep > 1 && (!plan->model.n_experts || plan->model.n_experts % plan->ep))
-		return REFUSE("expert parallel %" PRIu32 " does not divide the model's %" PRIu32 " experts", plan->ep,
-		              plan->model.n_experts);
+		return REFUSE("expert parallel %" PRIu32 " does not divide the model's %" PRIu32 " experts",
+		              plan->ep, plan->model.n_experts);
 	if ((uint64_t)plan->dp * plan->cp % plan->shard_gpus)
-		return REFUSE("a ZeRO group of %" PRIu32 " does not divide data x context parallel = %" PRIu64,
+		return REFUSE("a ZeRO group of %" PRIu32
+		              " does not divide data x context parallel = %" PRIu64,
 		              plan->shard_gpus, (uint64_t)plan->dp * plan->cp);
 	if (plan->zero_stage > 3)
 		return REFUSE("ZeRO stage %" PRIu32 " does not exist (0 .. 3)", plan->zero_stage);
@@ -69,13 +70,14 @@ static int check_layers(const struct adp_plan *plan, struct adp_error *err)
 		const struct adp_plan_stage *stage = &plan->stages[s];
 
 		if (stage->n_chunks != plan->vpp)
-			return REFUSE("stage %" PRIu32 " has %" PRIu32 " chunks, virtual pipeline is %" PRIu32, s,
-			              stage->n_chunks, plan->vpp);
+			return REFUSE("stage %" PRIu32 " has %" PRIu32 " chunks, virtual pipeline is %" PRIu32,
+			              s, stage->n_chunks, plan->vpp);
 		if (stage->embedding != (s == 0))
 			return REFUSE("the embedding belongs on stage 0 alone; stage %" PRIu32 " says %s", s,
 			              stage->embedding ? "it has it" : "it has none");
 		if (stage->head != (s == plan->pp - 1))
-			return REFUSE("the head belongs on the last stage, %" PRIu32 ", alone; stage %" PRIu32 " says %s",
+			return REFUSE("the head belongs on the last stage, %" PRIu32 ", alone; stage %" PRIu32
+			              " says %s",
 			              plan->pp - 1, s, stage->head ? "it has it" : "it has none");
 		if ((unsigned)stage->recompute >= ADP_N_RECOMPUTE)
 			return REFUSE("stage %" PRIu32 " has an unknown recomputation", s);
@@ -91,7 +93,8 @@ static int check_layers(const struct adp_plan *plan, struct adp_error *err)
 			next += stage->n_layers[v];
 		}
 	if (next != plan->model.n_layers)
-		return REFUSE("the stages hold %" PRIu64 " layers, the model has %" PRIu32, next, plan->model.n_layers);
+		return REFUSE("the stages hold %" PRIu64 " layers, the model has %" PRIu32, next,
+		              plan->model.n_layers);
 	return ADP_OK;
 }
 
@@ -109,16 +112,18 @@ static int check_memory(const struct adp_plan *plan, struct adp_error *err)
 				smallest = usable;
 		}
 		if (stage->usable_bytes != smallest)
-			return REFUSE("stage %" PRIu32 " says %" PRIu64 " usable bytes, its smallest GPU has %" PRIu64, s,
-			              stage->usable_bytes, smallest);
+			return REFUSE("stage %" PRIu32 " says %" PRIu64
+			              " usable bytes, its smallest GPU has %" PRIu64,
+			              s, stage->usable_bytes, smallest);
 		if (m->peak_bytes !=
 		    (m->init_peak_bytes > m->steady_peak_bytes ? m->init_peak_bytes : m->steady_peak_bytes))
 			return REFUSE("stage %" PRIu32 ": the memory peak %" PRIu64
 			              " is not the larger of the peaks at initialisation and in steady state",
 			              s, m->peak_bytes);
 		if (m->peak_bytes > stage->usable_bytes)
-			return REFUSE("stage %" PRIu32 " needs %" PRIu64 " bytes of a GPU, %" PRIu64 " are usable", s,
-			              m->peak_bytes, stage->usable_bytes);
+			return REFUSE("stage %" PRIu32 " needs %" PRIu64 " bytes of a GPU, %" PRIu64
+			              " are usable",
+			              s, m->peak_bytes, stage->usable_bytes);
 	}
 	return ADP_OK;
 }
@@ -128,34 +133,43 @@ static int check_cell(const struct adp_plan *plan, uint32_t p, uint32_t s, struc
 	const struct adp_plan_cell *cell = &plan->pipes[p].cells[s];
 
 	if (cell->gpu >= plan->n_gpu_types)
-		return REFUSE("replica group %" PRIu32 " stage %" PRIu32 " names a GPU type that is not listed", p, s);
+		return REFUSE("replica group %" PRIu32 " stage %" PRIu32
+		              " names a GPU type that is not listed",
+		              p, s);
 	if (!(cell->speed_frac > 0 && cell->speed_frac <= 1))
-		return REFUSE("replica group %" PRIu32 " stage %" PRIu32 " has relative speed %g (0 < speed <= 1)", p, s,
-		              cell->speed_frac);
-	if (!is_time(cell->fwd_s) || !is_time(cell->bwd_s) || !is_time(cell->send_fwd_s) || !is_time(cell->send_bwd_s))
-		return REFUSE("replica group %" PRIu32 " stage %" PRIu32 " has a time that is not one", p, s);
+		return REFUSE("replica group %" PRIu32 " stage %" PRIu32
+		              " has relative speed %g (0 < speed <= 1)",
+		              p, s, cell->speed_frac);
+	if (!is_time(cell->fwd_s) || !is_time(cell->bwd_s) || !is_time(cell->send_fwd_s) ||
+	    !is_time(cell->send_bwd_s))
+		return REFUSE("replica group %" PRIu32 " stage %" PRIu32 " has a time that is not one", p,
+		              s);
 	return ADP_OK;
 }
 
 static int check_pipes(const struct adp_plan *plan, struct adp_error *err)
 {
 	uint64_t replicas = 0;
-	uint64_t left = plan->train.global_batch_seqs / plan->micro_batch_seqs; /* micro-batches to hand out */
+	uint64_t left = plan->train.global_batch_seqs /
+	                plan->micro_batch_seqs; /* micro-batches to hand out */
 
 	for (uint32_t p = 0; p < plan->n_pipes; p++) {
 		const struct adp_plan_pipe *pipe = &plan->pipes[p];
 
 		if (!pipe->n_replicas || !pipe->n_micro)
-			return REFUSE("replica group %" PRIu32 " has %" PRIu32 " replicas of %" PRIu32 " micro-batches", p,
-			              pipe->n_replicas, pipe->n_micro);
+			return REFUSE("replica group %" PRIu32 " has %" PRIu32 " replicas of %" PRIu32
+			              " micro-batches",
+			              p, pipe->n_replicas, pipe->n_micro);
 		if (plan->vpp > 1 && pipe->n_micro % plan->pp)
 			return REFUSE("replica group %" PRIu32 " runs %" PRIu32
-			              " micro-batches; an interleaved schedule needs a multiple of %" PRIu32 " stages",
+			              " micro-batches; an interleaved schedule needs a multiple of %" PRIu32
+			              " stages",
 			              p, pipe->n_micro, plan->pp);
 		if (plan->zero_stage >= 2 && pipe->n_micro != plan->pipes[0].n_micro)
-			return REFUSE("ZeRO stage %" PRIu32
-			              " gathers in step: each replica must run the same number of micro-batches",
-			              plan->zero_stage);
+			return REFUSE(
+				"ZeRO stage %" PRIu32
+				" gathers in step: each replica must run the same number of micro-batches",
+				plan->zero_stage);
 		if (!is_time(pipe->end_s))
 			return REFUSE("replica group %" PRIu32 " ends at a time that is not one", p);
 		for (uint32_t s = 0; s < plan->pp; s++) {
@@ -166,17 +180,19 @@ static int check_pipes(const struct adp_plan *plan, struct adp_error *err)
 		}
 		replicas += pipe->n_replicas;
 		if ((uint64_t)pipe->n_replicas * pipe->n_micro > left)
-			return REFUSE("the replicas run more micro-batches of %" PRIu64 " than the global batch %" PRIu64
-			              " has",
+			return REFUSE("the replicas run more micro-batches of %" PRIu64
+			              " than the global batch %" PRIu64 " has",
 			              plan->micro_batch_seqs, plan->train.global_batch_seqs);
 		left -= (uint64_t)pipe->n_replicas * pipe->n_micro;
 	}
 	if (left || plan->train.global_batch_seqs % plan->micro_batch_seqs)
-		return REFUSE("the replicas leave %" PRIu64 " of the global batch's %" PRIu64 " sequences undone",
-		              left * plan->micro_batch_seqs + plan->train.global_batch_seqs % plan->micro_batch_seqs,
-		              plan->train.global_batch_seqs);
+		return REFUSE(
+			"the replicas leave %" PRIu64 " of the global batch's %" PRIu64 " sequences undone",
+			left * plan->micro_batch_seqs + plan->train.global_batch_seqs % plan->micro_batch_seqs,
+			plan->train.global_batch_seqs);
 	if (replicas != plan->dp)
-		return REFUSE("the replica groups hold %" PRIu64 " replicas, data parallel is %" PRIu32, replicas, plan->dp);
+		return REFUSE("the replica groups hold %" PRIu64 " replicas, data parallel is %" PRIu32,
+		              replicas, plan->dp);
 	return ADP_OK;
 }
 
@@ -198,9 +214,11 @@ static int check_gpus(const struct adp_plan *plan, struct adp_error *err)
 			if (plan->runs[r].gpu == g)
 				used += (uint64_t)plan->runs[r].n_nodes * plan->runs[r].gpus_per_node;
 		if (used != gpu->n_used)
-			return REFUSE("%s: %" PRIu32 " GPUs used, but the ranks take %" PRIu64, gpu->type, gpu->n_used, used);
+			return REFUSE("%s: %" PRIu32 " GPUs used, but the ranks take %" PRIu64, gpu->type,
+			              gpu->n_used, used);
 		if (gpu->n_used > gpu->n_total)
-			return REFUSE("%s: %" PRIu32 " GPUs used of %" PRIu32, gpu->type, gpu->n_used, gpu->n_total);
+			return REFUSE("%s: %" PRIu32 " GPUs used of %" PRIu32, gpu->type, gpu->n_used,
+			              gpu->n_total);
 	}
 	return ADP_OK;
 }
@@ -239,7 +257,8 @@ static int check_places(const struct adp_plan *plan, struct adp_error *err)
 		if (strcmp(places[i].node, places[i - 1].node))
 			continue;
 		if (places[i].index == places[i - 1].index)
-			rc = REFUSE("GPU %" PRIu32 " of node %s is used by two ranks", places[i].index, places[i].node);
+			rc = REFUSE("GPU %" PRIu32 " of node %s is used by two ranks", places[i].index,
+			            places[i].node);
 		else if (places[i].gpu != places[i - 1].gpu)
 			rc = REFUSE("node %s is listed with two GPU types", places[i].node);
 	}
@@ -256,8 +275,9 @@ static int check_runs(const struct adp_plan *plan, struct adp_error *err)
 		const struct adp_plan_run *run = &plan->runs[r];
 
 		if (run->first_rank != next)
-			return REFUSE("ranks: run %" PRIu32 " starts at rank %" PRIu32 ", but %" PRIu64 " comes next", r,
-			              run->first_rank, next);
+			return REFUSE("ranks: run %" PRIu32 " starts at rank %" PRIu32 ", but %" PRIu64
+			              " comes next",
+			              r, run->first_rank, next);
 		if (!run->n_nodes || !run->gpus_per_node)
 			return REFUSE("ranks: run %" PRIu32 " is empty", r);
 		if (run->gpu >= plan->n_gpu_types)
@@ -294,8 +314,8 @@ static int check_types(const struct adp_plan *plan, struct adp_error *err)
 					run++;
 				}
 				if (plan->runs[run - 1].gpu != gpu)
-					return REFUSE("rank %" PRIu64 " is a %s, but stage %" PRIu32 " of replica group %" PRIu32
-					              " is said to run on %s",
+					return REFUSE("rank %" PRIu64 " is a %s, but stage %" PRIu32
+					              " of replica group %" PRIu32 " is said to run on %s",
 					              rank, plan->gpus[plan->runs[run - 1].gpu].type, s, p,
 					              plan->gpus[gpu].type);
 			}
@@ -307,8 +327,9 @@ static int check_types(const struct adp_plan *plan, struct adp_error *err)
 static int check_step(const struct adp_plan *plan, struct adp_error *err)
 {
 	const struct adp_plan_step *step = &plan->step;
-	const double parts[] = {step->compute_s, step->tp_s, step->cp_s,        step->ep_s,   step->p2p_s,
-	                        step->bubble_s,  step->dp_s, step->optimizer_s, step->fixed_s};
+	const double parts[] = {step->compute_s, step->tp_s,        step->cp_s,
+	                        step->ep_s,      step->p2p_s,       step->bubble_s,
+	                        step->dp_s,      step->optimizer_s, step->fixed_s};
 	double sum = 0;
 
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
@@ -319,11 +340,15 @@ static int check_step(const struct adp_plan *plan, struct adp_error *err)
 	if (!is_time(step->step_s) || step->step_s <= 0)
 		return REFUSE("the step takes %g s", step->step_s);
 	if (fabs(sum - step->step_s) > 1e-6 * step->step_s)
-		return REFUSE("the parts of the step add up to %.9g s, the step takes %.9g s", sum, step->step_s);
-	if (!(step->low_s >= 0 && step->low_s <= step->step_s && step->step_s <= step->high_s && isfinite(step->high_s)))
-		return REFUSE("the step %g s lies outside its band %g .. %g s", step->step_s, step->low_s, step->high_s);
+		return REFUSE("the parts of the step add up to %.9g s, the step takes %.9g s", sum,
+		              step->step_s);
+	if (!(step->low_s >= 0 && step->low_s <= step->step_s && step->step_s <= step->high_s &&
+	      isfinite(step->high_s)))
+		return REFUSE("the step %g s lies outside its band %g .. %g s", step->step_s, step->low_s,
+		              step->high_s);
 	if (!is_time(step->tokens_per_s) || !(step->mfu_frac >= 0 && step->mfu_frac <= 1))
-		return REFUSE("%g tokens/s at an MFU of %g is no prediction", step->tokens_per_s, step->mfu_frac);
+		return REFUSE("%g tokens/s at an MFU of %g is no prediction", step->tokens_per_s,
+		              step->mfu_frac);
 	return ADP_OK;
 }
 
@@ -331,7 +356,8 @@ int adp_plan_validate(const struct adp_plan *plan, struct adp_error *err)
 {
 	/* Each check may rely on those before it. */
 	static int (*const checks[])(const struct adp_plan *, struct adp_error *) = {
-		check_degrees, check_layers, check_pipes, check_memory, check_runs, check_gpus, check_types, check_step,
+		check_degrees, check_layers, check_pipes, check_memory,
+		check_runs,    check_gpus,   check_types, check_step,
 	};
 
 	for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {

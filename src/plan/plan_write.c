@@ -26,8 +26,8 @@ static int set_string(json_t *object, const char *key, const char *text, struct 
 }
 
 /* A member object that is one table of fields. */
-static int write_part(json_t *parent, const char *key, const struct adp_field *fields, const void *base,
-                      struct adp_error *err)
+static int write_part(json_t *parent, const char *key, const struct adp_field *fields,
+                      const void *base, struct adp_error *err)
 {
 	json_t *object = child(parent, key, json_object(), err);
 
@@ -51,7 +51,8 @@ static int write_strings(json_t *parent, const char *key, const char *const *tex
 static int write_model(json_t *spec, const struct adp_plan_model *model, struct adp_error *err)
 {
 	json_t *object = child(spec, "model", json_object(), err);
-	const int rc = object ? adp_plan_fields_write(object, adp_plan_model_fields, model, err) : err->code;
+	const int rc = object ? adp_plan_fields_write(object, adp_plan_model_fields, model, err)
+	                      : err->code;
 
 	return rc ? rc : write_strings(object, "traits", model->traits, model->n_traits, err);
 }
@@ -64,7 +65,8 @@ static int write_gpus(json_t *spec, const struct adp_plan *plan, struct adp_erro
 	for (uint32_t g = 0; !rc && g < plan->n_gpu_types; g++) {
 		json_t *object = element(array, err);
 
-		rc = object ? adp_plan_fields_write(object, adp_plan_gpu_fields, &plan->gpus[g], err) : err->code;
+		rc = object ? adp_plan_fields_write(object, adp_plan_gpu_fields, &plan->gpus[g], err)
+		            : err->code;
 	}
 	return rc;
 }
@@ -77,7 +79,8 @@ static int write_chunks(json_t *object, const struct adp_plan_stage *stage, stru
 	for (uint32_t v = 0; !rc && v < stage->n_chunks; v++) {
 		json_t *chunk = element(array, err);
 
-		rc = chunk ? adp_plan_set(chunk, "firstLayer", json_integer(stage->first_layer[v]), err) : err->code;
+		rc = chunk ? adp_plan_set(chunk, "firstLayer", json_integer(stage->first_layer[v]), err)
+		           : err->code;
 		if (!rc)
 			rc = adp_plan_set(chunk, "layers", json_integer(stage->n_layers[v]), err);
 	}
@@ -108,8 +111,8 @@ static int write_cell(json_t *array, const struct adp_plan *plan, const struct a
 	return rc ? rc : adp_plan_fields_write(object, adp_plan_cell_fields, cell, err);
 }
 
-static int write_cell_times(json_t *array, const struct adp_plan *plan, const struct adp_plan_cell *cell,
-                            struct adp_error *err)
+static int write_cell_times(json_t *array, const struct adp_plan *plan,
+                            const struct adp_plan_cell *cell, struct adp_error *err)
 {
 	json_t *object = element(array, err);
 
@@ -156,7 +159,8 @@ static int write_run(json_t *object, const struct adp_plan *plan, const struct a
 	if (rc)
 		return rc;
 	adp_plan_fold_numbers(&numbers, run->gpu_index, run->gpus_per_node);
-	rc = numbers.failed || !numbers.text ? adp_nomem(err) : set_string(object, "gpuIndices", numbers.text, err);
+	rc = numbers.failed || !numbers.text ? adp_nomem(err)
+	                                     : set_string(object, "gpuIndices", numbers.text, err);
 	adp_strbuf_fini(&numbers);
 	return rc ? rc : set_string(object, "gpu", plan->gpus[run->gpu].type, err);
 }
@@ -211,12 +215,14 @@ static int write_prediction(json_t *prediction, const struct adp_plan *plan, str
 	for (uint32_t s = 0; !rc && s < plan->pp; s++) {
 		json_t *object = element(stages, err);
 
-		rc = object ? adp_plan_fields_write(object, adp_plan_stage_memory_fields, &plan->stages[s], err)
+		rc = object ? adp_plan_fields_write(object, adp_plan_stage_memory_fields, &plan->stages[s],
+		                                    err)
 		            : err->code;
 		if (!rc)
 			rc = write_part(object, "memory", adp_plan_memory_fields, &plan->stages[s].memory, err);
 	}
-	return rc ? rc : write_pipes(prediction, plan, adp_plan_pipe_time_fields, write_cell_times, err);
+	return rc ? rc
+	          : write_pipes(prediction, plan, adp_plan_pipe_time_fields, write_cell_times, err);
 }
 
 static int write_why(json_t *why, const struct adp_plan *plan, struct adp_error *err)
@@ -233,14 +239,16 @@ static int write_why(json_t *why, const struct adp_plan *plan, struct adp_error 
 	for (uint32_t i = 0; !rc && i < plan->n_others; i++) {
 		json_t *object = element(others, err);
 
-		rc = object ? adp_plan_fields_write(object, adp_plan_other_fields, &plan->others[i], err) : err->code;
+		rc = object ? adp_plan_fields_write(object, adp_plan_other_fields, &plan->others[i], err)
+		            : err->code;
 	}
 	return rc ? rc : write_strings(why, "warnings", plan->warnings, plan->n_warnings, err);
 }
 
 static int write_provenance(json_t *object, const struct adp_plan *plan, struct adp_error *err)
 {
-	const int rc = set_string(object, "adpVersion", plan->adp_version ? plan->adp_version : ADP_VERSION, err);
+	const int rc = set_string(object, "adpVersion",
+	                          plan->adp_version ? plan->adp_version : ADP_VERSION, err);
 
 	return rc ? rc : adp_plan_fields_write(object, adp_plan_provenance_fields, plan, err);
 }
@@ -282,7 +290,8 @@ static int write_document(json_t *root, const struct adp_plan *plan, struct adp_
 }
 
 static int write_text(char **out, const struct adp_plan *plan,
-                      int (*print)(char **, const json_t *, struct adp_error *), struct adp_error *err)
+                      int (*print)(char **, const json_t *, struct adp_error *),
+                      struct adp_error *err)
 {
 	struct adp_error local = {0}; /* the parts pass their codes through it, err may be NULL */
 	json_t *root = json_object();

@@ -8,11 +8,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Whatever is read keeps its own rules, can be printed, and is the same after writing and reading. */
+/* Whatever is read keeps its own rules, can be printed, and is the same after writing and reading.
+ */
 static void check(const struct adp_plan *plan, FILE *to)
 {
-	static int (*const writers[])(char **, const struct adp_plan *, struct adp_error *) = {
-		adp_plan_to_json, adp_plan_to_yaml};
+	static int (*const writers[])(char **, const struct adp_plan *,
+	                              struct adp_error *) = {adp_plan_to_json, adp_plan_to_yaml};
 
 	if (adp_plan_validate(plan, NULL) || adp_plan_print(to, plan, 80, NULL))
 		abort();
@@ -20,7 +21,8 @@ static void check(const struct adp_plan *plan, FILE *to)
 		struct adp_plan *again;
 		char *text, *second;
 
-		if (writers[i](&text, plan, NULL) || adp_plan_read(&again, text, strlen(text), "again", NULL) ||
+		if (writers[i](&text, plan, NULL) ||
+		    adp_plan_read(&again, text, strlen(text), "again", NULL) ||
 		    writers[i](&second, again, NULL) || strcmp(text, second))
 			abort();
 		adp_plan_destroy(again);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan_sample mixed|moe json|yaml: prints the document of a hand-built plan, for judges outside C. */
+/* plan_sample mixed|moe json|yaml: prints the document of a hand-built plan, for judges outside C.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +19,8 @@ int main(int argc, char **argv)
 	plan = strcmp(argv[1], "moe") ? fixture_mixed() : fixture_moe();
 	if (!plan)
 		return 4;
-	rc = strcmp(argv[2], "yaml") ? adp_plan_to_json(&text, plan, &err) : adp_plan_to_yaml(&text, plan, &err);
+	rc = strcmp(argv[2], "yaml") ? adp_plan_to_json(&text, plan, &err)
+	                             : adp_plan_to_yaml(&text, plan, &err);
 	if (rc)
 		fprintf(stderr, "%s\n", err.text);
 	else

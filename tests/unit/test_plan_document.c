@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <cmocka.h>
+#include <math.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-#include <math.h>
 #include <stdio.h>
 
 #include "base/alloc.h"
@@ -33,7 +33,8 @@ static char *written(make_plan *make, write_plan *write)
 }
 
 /* The document of a fixture with one place changed: the first `from` becomes `to`. */
-static void read_refuses(make_plan *make, const char *from, const char *to, int code, const char *word)
+static void read_refuses(make_plan *make, const char *from, const char *to, int code,
+                         const char *word)
 {
 	char *text = written(make, adp_plan_to_json), *at = strstr(text, from);
 	struct adp_strbuf changed = {0};
@@ -99,9 +100,11 @@ static void every_member_survives_the_document(void **state)
 	assert_int_equal(plan->stages[1].first_layer[0], 2);
 	assert_int_equal(plan->stages[1].n_layers[1], 1);
 	assert_int_equal(plan->stages[1].recompute, ADP_RECOMPUTE_SELECTIVE);
-	assert_memory_equal(&plan->stages[1].memory, &want->stages[1].memory, sizeof want->stages[1].memory);
+	assert_memory_equal(&plan->stages[1].memory, &want->stages[1].memory,
+	                    sizeof want->stages[1].memory);
 	assert_memory_equal(&plan->step, &want->step, sizeof want->step);
-	assert_memory_equal(plan->pipes[1].cells, want->pipes[1].cells, 2 * sizeof(struct adp_plan_cell));
+	assert_memory_equal(plan->pipes[1].cells, want->pipes[1].cells,
+	                    2 * sizeof(struct adp_plan_cell));
 	assert_int_equal(plan->runs[3].gpu_index[1], 3);
 	assert_string_equal(plan->runs[0].nodes[0], "big[1]");
 	assert_string_equal(plan->runs[1].nodes[0], "small\\2");
@@ -134,11 +137,13 @@ static void a_job_that_never_ends_has_null_times(void **state)
 	assert_int_equal(adp_plan_to_json(&text, plan, &err), ADP_OK);
 	assert_non_null(strstr(text, "\"totalSeconds\": null"));
 	assert_int_equal(adp_plan_read(&back, text, strlen(text), "p", &err), ADP_OK);
-	assert_true(isinf(back->time.total_s) && isinf(back->time.lost_work_s) && isfinite(back->time.restarts_s));
+	assert_true(isinf(back->time.total_s) && isinf(back->time.lost_work_s) &&
+	            isfinite(back->time.restarts_s));
 	adp_free(text);
 	adp_plan_destroy(back);
 	adp_plan_destroy(plan);
-	read_refuses(fixture_mixed, ",\n      \"totalSeconds\": 22421192.5", "", ADP_EINVAL, "totalSeconds");
+	read_refuses(fixture_mixed, ",\n      \"totalSeconds\": 22421192.5", "", ADP_EINVAL,
+	             "totalSeconds");
 }
 
 static void the_name_is_a_dns_label_made_from_the_models(void **state)
@@ -146,7 +151,10 @@ static void the_name_is_a_dns_label_made_from_the_models(void **state)
 	const struct {
 		const char *model, *name;
 	} cases[] = {
-		{"Llama-3.1_70B", "llama-3-1-70b"}, {"/a/b config.json", "a-b-config-json"}, {"--", "plan"}, {"", "plan"},
+		{"Llama-3.1_70B", "llama-3-1-70b"},
+		{"/a/b config.json", "a-b-config-json"},
+		{"--", "plan"},
+		{"", "plan"},
 		{"\xc3\xa9t\xc3\xa9", "t"},
 	};
 	struct adp_plan *plan = fixture_mixed();
@@ -164,12 +172,16 @@ static void the_name_is_a_dns_label_made_from_the_models(void **state)
 static void unknown_and_missing_keys_are_refused_with_their_place(void **state)
 {
 	(void)state;
-	read_refuses(fixture_mixed, "\"tensorParallel\"", "\"tensorParalel\"", ADP_EINVAL, "tensorParallel");
-	read_refuses(fixture_mixed, "\"tensorParallel\": 8,", "", ADP_EINVAL, "spec.parallelism.tensorParallel");
+	read_refuses(fixture_mixed, "\"tensorParallel\"", "\"tensorParalel\"", ADP_EINVAL,
+	             "tensorParallel");
+	read_refuses(fixture_mixed, "\"tensorParallel\": 8,", "", ADP_EINVAL,
+	             "spec.parallelism.tensorParallel");
 	read_refuses(fixture_mixed, "\"metadata\"", "\"metdata\"", ADP_EINVAL, "metadata");
-	read_refuses(fixture_mixed, "\"firstLayer\"", "\"first\"", ADP_EINVAL, "spec.stages[0].chunks[0]");
+	read_refuses(fixture_mixed, "\"firstLayer\"", "\"first\"", ADP_EINVAL,
+	             "spec.stages[0].chunks[0]");
 	read_refuses(fixture_mixed, "\"gpuIndices\"", "\"gpuIndex\"", ADP_EINVAL, "gpuIndices");
-	read_refuses(fixture_mixed, "\"weightsBytes\"", "\"weights\"", ADP_EINVAL, "prediction.stages[0].memory");
+	read_refuses(fixture_mixed, "\"weightsBytes\"", "\"weights\"", ADP_EINVAL,
+	             "prediction.stages[0].memory");
 	read_refuses(fixture_mixed, "\"reasons\"", "\"reason\"", ADP_EINVAL, "why");
 	read_refuses(fixture_mixed, "\"adpVersion\"", "\"version\"", ADP_EINVAL, "provenance");
 	read_refuses(fixture_mixed, "\"exhausted\"", "\"x\": 1, \"exhausted\"", ADP_EINVAL, "search");
@@ -178,7 +190,8 @@ static void unknown_and_missing_keys_are_refused_with_their_place(void **state)
 
 static void other_documents_are_refused(void **state)
 {
-	const char *const texts[] = {"[]", "3", "", "{}", "a: 1\n---\nb: 2\n", "kind: Pod\napiVersion: v1\n", "{\"kind\": 1}"};
+	const char *const texts[] = {
+		"[]", "3", "", "{}", "a: 1\n---\nb: 2\n", "kind: Pod\napiVersion: v1\n", "{\"kind\": 1}"};
 	struct adp_plan *plan;
 
 	(void)state;
@@ -193,24 +206,32 @@ static void other_documents_are_refused(void **state)
 static void contradictions_are_refused(void **state)
 {
 	(void)state;
-	read_refuses(fixture_mixed, "\"worldSize\": 256", "\"worldSize\": 255", ADP_EINVAL, "worldSize");
-	read_refuses(fixture_mixed, "\"schedule\": \"1f1b\"", "\"schedule\": \"interleaved-1f1b\"", ADP_EINVAL, "schedule");
-	read_refuses(fixture_mixed, "\"virtualPipelineParallel\": 1", "\"virtualPipelineParallel\": 0", ADP_EINVAL,
-	             "virtualPipelineParallel");
-	read_refuses(fixture_mixed, "\"virtualPipelineParallel\": 1", "\"virtualPipelineParallel\": 4000000000",
+	read_refuses(fixture_mixed, "\"worldSize\": 256", "\"worldSize\": 255", ADP_EINVAL,
+	             "worldSize");
+	read_refuses(fixture_mixed, "\"schedule\": \"1f1b\"", "\"schedule\": \"interleaved-1f1b\"",
+	             ADP_EINVAL, "schedule");
+	read_refuses(fixture_mixed, "\"virtualPipelineParallel\": 1", "\"virtualPipelineParallel\": 0",
 	             ADP_EINVAL, "virtualPipelineParallel");
-	read_refuses(fixture_mixed, "\"globalBatchSeqs\": 1024", "\"globalBatchSeqs\": 1023", ADP_EINVAL, "global batch");
-	read_refuses(fixture_mixed, "\"recompute\": \"full\"", "\"recompute\": \"some\"", ADP_EINVAL, "spec.stages[2].recompute");
-	read_refuses(fixture_mixed, "\"precision\": \"bf16\"", "\"precision\": \"bf61\"", ADP_EINVAL, "spec.training.precision");
-	read_refuses(fixture_mixed, "\"gpu\": \"NVIDIA-H100-80GB-HBM3\"", "\"gpu\": \"H200\"", ADP_EINVAL, "H200");
+	read_refuses(fixture_mixed, "\"virtualPipelineParallel\": 1",
+	             "\"virtualPipelineParallel\": 4000000000", ADP_EINVAL, "virtualPipelineParallel");
+	read_refuses(fixture_mixed, "\"globalBatchSeqs\": 1024", "\"globalBatchSeqs\": 1023",
+	             ADP_EINVAL, "global batch");
+	read_refuses(fixture_mixed, "\"recompute\": \"full\"", "\"recompute\": \"some\"", ADP_EINVAL,
+	             "spec.stages[2].recompute");
+	read_refuses(fixture_mixed, "\"precision\": \"bf16\"", "\"precision\": \"bf61\"", ADP_EINVAL,
+	             "spec.training.precision");
+	read_refuses(fixture_mixed, "\"gpu\": \"NVIDIA-H100-80GB-HBM3\"", "\"gpu\": \"H200\"",
+	             ADP_EINVAL, "H200");
 }
 
 static void sizes_are_bounded_before_memory_is_taken(void **state)
 {
 	(void)state;
 	/* 8 x 4 x 4096 x 16 = 2^21 ranks, over the 2^20 that are read */
-	read_refuses(fixture_mixed, "\"worldSize\": 256", "\"worldSize\": 2097152", ADP_EINVAL, "worldSize");
-	read_refuses(fixture_mixed, "h100-[0-15]", "h100-[0-999999999999]", ADP_ELIMIT, "more than 32 nodes");
+	read_refuses(fixture_mixed, "\"worldSize\": 256", "\"worldSize\": 2097152", ADP_EINVAL,
+	             "worldSize");
+	read_refuses(fixture_mixed, "h100-[0-15]", "h100-[0-999999999999]", ADP_ELIMIT,
+	             "more than 32 nodes");
 	read_refuses(fixture_mixed, "\"0-7\"", "\"0-4000000\"", ADP_EINVAL, "gpuIndices");
 	read_refuses(fixture_mixed, "\"0-7\"", "\"\"", ADP_EINVAL, "gpuIndices");
 }
@@ -218,12 +239,47 @@ static void sizes_are_bounded_before_memory_is_taken(void **state)
 static void names_fold_and_unfold_to_the_same(void **state)
 {
 	static const char *const names[] = {
-		"a-8", "a-9", "a-10", "a-12", "b08.x", "b09.x", "b10.x", "b99.x", "b100.x", "c", "d[0]", "d[1]", "e\\1", "e\\2",
-		"1", "2", "3", "f18446744073709551614", "f18446744073709551615", "g0", "g00", "g01", "h1y1", "h1y2", "h2y2",
+		"a-8",
+		"a-9",
+		"a-10",
+		"a-12",
+		"b08.x",
+		"b09.x",
+		"b10.x",
+		"b99.x",
+		"b100.x",
+		"c",
+		"d[0]",
+		"d[1]",
+		"e\\1",
+		"e\\2",
+		"1",
+		"2",
+		"3",
+		"f18446744073709551614",
+		"f18446744073709551615",
+		"g0",
+		"g00",
+		"g01",
+		"h1y1",
+		"h1y2",
+		"h2y2",
 	};
 	static const char *const folded[] = {
-		"a-[8-10]", "a-12", "b[08-10].x", "b[99-100].x", "c", "d\\[[0-1]]", "e\\\\[1-2]", "[1-3]",
-		"f18446744073709551614", "f18446744073709551615", "g0", "g[00-01]", "h1y[1-2]", "h2y2",
+		"a-[8-10]",
+		"a-12",
+		"b[08-10].x",
+		"b[99-100].x",
+		"c",
+		"d\\[[0-1]]",
+		"e\\\\[1-2]",
+		"[1-3]",
+		"f18446744073709551614",
+		"f18446744073709551615",
+		"g0",
+		"g[00-01]",
+		"h1y[1-2]",
+		"h2y2",
 	};
 	const uint32_t n = sizeof names / sizeof *names;
 	struct adp_error err = {0};
@@ -239,7 +295,8 @@ static void names_fold_and_unfold_to_the_same(void **state)
 		assert_string_equal(json_string_value(json_array_get(array, i)), folded[i]);
 	}
 	assert_int_equal(json_array_size(array), sizeof folded / sizeof *folded);
-	assert_int_equal(adp_plan_unfold_names(&back, &n_back, array, n, "nodes", &arena, &err), ADP_OK);
+	assert_int_equal(adp_plan_unfold_names(&back, &n_back, array, n, "nodes", &arena, &err),
+	                 ADP_OK);
 	assert_int_equal(n_back, n);
 	for (uint32_t i = 0; i < n; i++)
 		assert_string_equal(back[i], names[i]);
@@ -270,8 +327,9 @@ static void a_padded_range_ends_where_the_width_would_grow(void **state)
 static void bad_patterns_are_refused(void **state)
 {
 	static const char *const bad[] = {
-		"", "a[", "a[]", "a[1]", "a[1-", "a[1-2", "a[2-1]", "a[01-2]", "a[1-2][3-4]", "a\\", "a\\n",
-		"a[1-1234567890123456789]", "a[x-y]",
+		"",       "a[",      "a[]",         "a[1]", "a[1-", "a[1-2",
+		"a[2-1]", "a[01-2]", "a[1-2][3-4]", "a\\",  "a\\n", "a[1-1234567890123456789]",
+		"a[x-y]",
 	};
 	struct adp_error err = {0};
 	struct adp_arena arena = {0};
@@ -282,7 +340,8 @@ static void bad_patterns_are_refused(void **state)
 		const char *const *names;
 		uint32_t n;
 
-		assert_int_equal(adp_plan_unfold_names(&names, &n, array, 100, "nodes", &arena, &err), ADP_EINVAL);
+		assert_int_equal(adp_plan_unfold_names(&names, &n, array, 100, "nodes", &arena, &err),
+		                 ADP_EINVAL);
 		json_decref(array);
 	}
 	adp_arena_fini(&arena);
@@ -291,7 +350,8 @@ static void bad_patterns_are_refused(void **state)
 static void number_lists_fold_and_unfold_to_the_same(void **state)
 {
 	static const uint32_t numbers[] = {0, 1, 2, 6, 5, 7, 8};
-	static const char *const bad[] = {"", "a", "1,", ",1", "3-1", "1-", "-1", "1 2", "1024", "0-1024", "1234567890", "0-1023,0"};
+	static const char *const bad[] = {"",   "a",   "1,",   ",1",     "3-1",        "1-",
+	                                  "-1", "1 2", "1024", "0-1024", "1234567890", "0-1023,0"};
 	struct adp_strbuf text = {0};
 	struct adp_error err = {0};
 	struct adp_arena arena = {0};

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <cmocka.h>
+#include <math.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -99,7 +99,8 @@ static void width_is_kept_and_bounded(void **state)
 	adp_plan_destroy(plan);
 }
 
-/* fixture_mixed with pp stages in place of 4, all alike but for memory, which falls a GiB a stage. */
+/* fixture_mixed with pp stages in place of 4, all alike but for memory, which falls a GiB a stage.
+ */
 static struct adp_plan *deep(uint32_t pp, const uint32_t *gpu_of_stage)
 {
 	struct adp_plan *plan = fixture_mixed();
@@ -131,7 +132,8 @@ static void sixteen_equal_stages_are_one_row(void **state)
 
 	(void)state;
 	/* 70 .. 55 GiB: 16 different memories, over the ten rows there is room for */
-	assert_non_null(strstr(text, "0-15   5 each  H100 none      [###################-] 55.0..70.0/74.0 GiB\n"));
+	assert_non_null(
+		strstr(text, "0-15   5 each  H100 none      [###################-] 55.0..70.0/74.0 GiB\n"));
 	free(text);
 	adp_plan_destroy(plan);
 }
@@ -142,8 +144,10 @@ static void few_stages_keep_their_own_memory(void **state)
 	char *text = printed(plan, 100);
 
 	(void)state;
-	assert_non_null(strstr(text, " 0      5       H100 none      [###################-] 70.0/74.0 GiB\n"));
-	assert_non_null(strstr(text, " 2      5       H100 none      [##################--] 68.0/74.0 GiB\n"));
+	assert_non_null(
+		strstr(text, " 0      5       H100 none      [###################-] 70.0/74.0 GiB\n"));
+	assert_non_null(
+		strstr(text, " 2      5       H100 none      [##################--] 68.0/74.0 GiB\n"));
 	free(text);
 	adp_plan_destroy(plan);
 }
@@ -171,7 +175,8 @@ static void names_cannot_steer_the_terminal(void **state)
 
 	(void)state;
 	plan->model.name = "evil\x1b[2J\nrow\x7f \xc3\xa9t\xc3\xa9";
-	plan->gpus[0].alias = "\x9b" "31m";
+	plan->gpus[0].alias = "\x9b"
+						  "31m";
 	text = printed(plan, 100);
 	for (const char *at = text; *at; at++)
 		assert_true(*at == '\n' || (*at >= ' ' && *at <= '~'));

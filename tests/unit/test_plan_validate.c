@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <cmocka.h>
+#include <math.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-#include <math.h>
 
 #include "plan_fixture.h"
 #include "support/fault_sweep.h"
@@ -33,10 +33,10 @@ static void refuses(struct adp_plan *plan, break_plan *change, const char *word)
 #define GPUS(r) ((uint32_t *)(uintptr_t)plan->runs[r].gpu_index)
 #define NODES(r) ((const char **)(uintptr_t)plan->runs[r].nodes)
 
-#define BREAK(name, ...)                          \
-	static void name(struct adp_plan *plan)   \
-	{                                         \
-		__VA_ARGS__;                      \
+#define BREAK(name, ...)                                                                           \
+	static void name(struct adp_plan *plan)                                                        \
+	{                                                                                              \
+		__VA_ARGS__;                                                                               \
 	}
 
 BREAK(no_tensor, plan->tp = 0)
@@ -69,7 +69,8 @@ BREAK(cell_without_gpu, CELLS(0)[1].gpu = 9)
 BREAK(cell_too_fast, CELLS(0)[1].speed_frac = 1.5)
 BREAK(cell_stopped, CELLS(0)[1].speed_frac = 0)
 BREAK(cell_time_negative, CELLS(0)[1].bwd_s = -1)
-BREAK(memory_over, plan->stages[2].memory.steady_peak_bytes = plan->stages[2].memory.peak_bytes = 75 * GIB)
+BREAK(memory_over,
+      plan->stages[2].memory.steady_peak_bytes = plan->stages[2].memory.peak_bytes = 75 * GIB)
 BREAK(peak_understated, plan->stages[2].memory.peak_bytes--)
 BREAK(usable_of_larger_gpu, plan->stages[0].usable_bytes = 74 * GIB)
 BREAK(rank_gap, plan->runs[1].first_rank++)

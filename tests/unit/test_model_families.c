@@ -7,6 +7,8 @@
 #include <cmocka.h>
 #include <stdio.h>
 
+#include "base/alloc.h"
+#include "base/file.h"
 #include "model/family.h"
 #include "model_fixture.h"
 
@@ -160,17 +162,28 @@ static void every_family_counts_a_small_model_to_the_parameter(void **state)
 	}
 }
 
-static void every_row_of_the_table_has_a_small_model(void **state)
+static void every_row_of_the_table_has_a_small_model_and_stands_in_the_docs(void **state)
 {
+	struct adp_error err = {0};
+	char *page;
+	size_t len;
+
 	(void)state;
+	assert_int_equal(adp_file_read(&page, &len, ADP_SOURCE_DIR "/docs/models.md", 1 << 20, &err),
+	                 ADP_OK);
 	for (unsigned i = 0; i < family_count; i++) {
 		bool found = false;
+		char cell[64];
 		for (size_t j = 0; j < sizeof small / sizeof small[0]; j++)
 			found = found || strcmp(small[j].family, family_table[i].model_type) == 0;
 		if (!found)
 			fail_msg("%s is not tested", family_table[i].model_type);
 		assert_non_null(family_table[i].source);
+		snprintf(cell, sizeof cell, "| `%s` |", family_table[i].model_type);
+		if (!strstr(page, cell))
+			fail_msg("docs/models.md lacks %s", cell);
 	}
+	adp_free(page);
 }
 
 /* ---- variants ------------------------------------------------------------------------ */
@@ -375,7 +388,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_family_counts_a_small_model_to_the_parameter),
-		cmocka_unit_test(every_row_of_the_table_has_a_small_model),
+		cmocka_unit_test(every_row_of_the_table_has_a_small_model_and_stands_in_the_docs),
 		cmocka_unit_test(a_tied_head_counts_once),
 		cmocka_unit_test(a_stated_head_dim_wins_over_hidden_by_heads),
 		cmocka_unit_test(one_kv_head_is_multi_query_attention),

@@ -86,7 +86,8 @@ static int find_family(const struct family **out, struct config *config)
 	key = config_foreign(config);
 	if (key)
 		return adp_fail(config->err, ADP_EINVAL,
-		                "%s is set: %s, nor is the family %.60s (%s). docs/models.md lists what is",
+		                "%s is set: %s, nor is the family %.60s (%s); give a "
+		                "model of a family that docs/models.md lists",
 		                config_field(config, key->name), key->why, type,
 		                config_field(config, "model_type"));
 	why = family_refusal(type);

@@ -475,7 +475,7 @@ uint64_t adp_pipeline_scratch(uint32_t n_ranks, uint32_t n_chunks, uint32_t n_mi
 static int run(double *end_s, const struct adp_pipe_stage *stages, uint32_t n_ranks,
                uint32_t n_chunks, uint32_t n_micro, void *scratch, bool jump, struct adp_error *err)
 {
-	struct pipe_scale scale;
+	struct pipe_scale scale = {0};
 	int64_t *work = scratch;
 	const int64_t *free_at = work;
 	int rc = pipe_scale_init(&scale, stages, n_ranks, n_chunks, n_micro, err);

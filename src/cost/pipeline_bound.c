@@ -173,7 +173,7 @@ static int64_t bound_interleaved(const struct pipe_scale *scale,
 double adp_pipeline_bound(const struct adp_pipe_stage *stages, uint32_t n_ranks, uint32_t n_chunks,
                           uint32_t n_micro)
 {
-	struct pipe_scale scale;
+	struct pipe_scale scale = {0};
 	int64_t ticks;
 
 	if (pipe_scale_init(&scale, stages, n_ranks, n_chunks, n_micro, NULL) != ADP_OK)

@@ -103,9 +103,11 @@ static int write_program(struct actor *actor, uint32_t rank, uint32_t n_ranks, u
                          uint32_t n_micro)
 {
 	uint64_t n_each = (uint64_t)n_micro * n_chunks, warm_up, n_fwd = 0, n_bwd = 0;
-	struct operation *table = calloc(n_each,
-	                                 sizeof *table); /* forward order of (micro-batch, chunk) */
+	struct operation *table; /* forward order of (micro-batch, chunk) */
 
+	if (n_each == 0)
+		return -1;
+	table = calloc(n_each, sizeof *table);
 	actor->program = calloc(2 * n_each, sizeof *actor->program);
 	actor->arrived = calloc(2 * n_each, sizeof *actor->arrived);
 	if (!table || !actor->program || !actor->arrived) {

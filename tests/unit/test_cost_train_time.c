@@ -214,19 +214,20 @@ static void no_tokens_take_no_time(void **state)
 static void a_worse_world_never_shortens_the_job(void **state)
 {
 	struct adp_train train = base;
-	double before = 0;
+	double before_s = 0, mtbf_s = 1e7;
 
 	(void)state;
 	train.restart_s = 30;
-	for (double mtbf_s = 1e7; mtbf_s > 1e4; mtbf_s /= 1.5) {
+	while (mtbf_s > 1e4) {
 		double total_s;
 
 		train.mtbf_s = mtbf_s;
 		total_s = timed(train, 2, 64).total_s;
-		assert_true(total_s >= before);
-		before = total_s;
+		assert_true(total_s >= before_s);
+		before_s = total_s;
+		mtbf_s /= 1.5;
 	}
-	assert_true(endless(before)); /* the last ones: 10^4 s / 64 < 280 s */
+	assert_true(endless(before_s)); /* the last ones: 10^4 s / 64 < 280 s */
 }
 
 int main(void)

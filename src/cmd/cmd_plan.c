@@ -539,40 +539,39 @@ static unsigned screen_width(void)
 	return 100;
 }
 
-static int print_plan(const struct adp_plan *plan, enum cmd_output output, struct adp_error *err)
+/* Returns the exit status. */
+static int print_plan(const struct adp_plan *plan, enum cmd_output output)
 {
+	struct adp_error err = {0};
 	char *text;
 	int rc;
 
-	if (output == CMD_OUTPUT_TABLE)
-		return adp_plan_print(stdout, plan, screen_width(), err);
-	rc = output == CMD_OUTPUT_JSON ? adp_plan_to_json(&text, plan, err)
-	                               : adp_plan_to_yaml(&text, plan, err);
+	if (output == CMD_OUTPUT_TABLE) {
+		rc = adp_plan_print(stdout, plan, screen_width(), &err);
+		return rc && rc != ADP_EIO ? cmd_fail(COMMAND, &err) : cmd_flush(COMMAND);
+	}
+	rc = output == CMD_OUTPUT_JSON ? adp_plan_to_json(&text, plan, &err)
+	                               : adp_plan_to_yaml(&text, plan, &err);
 	if (rc)
-		return rc;
+		return cmd_fail(COMMAND, &err);
 	fputs(text, stdout); /* cmd_flush sees what goes wrong */
+	rc = cmd_flush(COMMAND);
 	adp_free(text);
-	return ADP_OK;
+	return rc;
 }
 
-static int make_plan(struct request *to, const struct inputs *in)
+static int make_plan(struct adp_plan **out, struct request *to, const struct inputs *in)
 {
 	struct adp_error *err = &to->err;
-	struct adp_plan *plan = NULL;
-	int rc = adp_search(&plan, in->model, in->cluster, in->engine, in->tables, &to->train,
+	int rc = adp_search(out, in->model, in->cluster, in->engine, in->tables, &to->train,
 	                    &to->search, err);
 
 	if (rc)
 		return rc;
 	if (!to->no_why)
-		rc = adp_search_explain(plan, in->model, in->cluster, in->engine, in->tables, &to->train,
+		rc = adp_search_explain(*out, in->model, in->cluster, in->engine, in->tables, &to->train,
 		                        &to->search, err);
-	if (!rc)
-		rc = add_warnings(plan, in, err);
-	if (!rc)
-		rc = print_plan(plan, to->output, err);
-	adp_plan_destroy(plan);
-	return rc;
+	return rc ? rc : add_warnings(*out, in, err);
 }
 
 static uint32_t n_cpus(void)
@@ -589,9 +588,9 @@ int cmd_plan(int argc, char **argv)
 		.parser = parse_option,
 		.doc = "Finds the best plan for a model on a fleet, and says why.\v"
 			   "Example:\n  adp plan --model llama-3-70b --gpus H100:128,A100-80:128 "
-	           "--global-batch 1024 --tokens 15T\n\n"
+			   "--global-batch 1024 --tokens 15T\n\n"
 			   "Exit status: 0 a plan was found; 1 there is none, and why; 2 bad usage or input; 4 "
-	           "internal error.",
+			   "internal error.",
 	};
 	struct request request = {
 		.engine = "megatron",
@@ -605,6 +604,7 @@ int cmd_plan(int argc, char **argv)
 			},
 	};
 	struct inputs in = {0};
+	struct adp_plan *plan = NULL;
 	int rc;
 
 	adp_search_opts_init(&request.search);
@@ -619,7 +619,9 @@ int cmd_plan(int argc, char **argv)
 		return cmd_usage(COMMAND, "%s", request.err.text);
 	rc = load_inputs(&in, &request);
 	if (!rc)
-		rc = make_plan(&request, &in);
+		rc = make_plan(&plan, &request, &in);
+	rc = rc ? cmd_fail(COMMAND, &request.err) : print_plan(plan, request.output);
+	adp_plan_destroy(plan);
 	free_inputs(&in);
-	return rc ? cmd_fail(COMMAND, &request.err) : cmd_flush(COMMAND);
+	return rc;
 }

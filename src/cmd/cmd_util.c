@@ -160,15 +160,15 @@ int cmd_check_options(const char *command, const struct argp_option *options, in
 
 int cmd_flush(const char *command)
 {
-	static bool failed;
+	static bool told;
 
-	errno = 0;
-	if (fflush(stdout) || ferror(stdout)) {
-		if (!failed)
-			fprintf(stderr, "%s: the output could not be written%s%s\n", command, errno ? ": " : "",
-			        errno ? strerror(errno) : "");
-		failed = true;
-		return CMD_INTERNAL;
-	}
-	return CMD_OK;
+	if (!ferror(stdout))
+		errno = 0; /* else it tells about the write that failed just now */
+	if (!fflush(stdout) && !ferror(stdout))
+		return CMD_OK;
+	if (!told)
+		fprintf(stderr, "%s: the output could not be written%s%s\n", command, errno ? ": " : "",
+		        errno ? strerror(errno) : "");
+	told = true;
+	return CMD_INTERNAL;
 }

@@ -44,8 +44,13 @@ void cost_matmul_unit(struct matmul_unit *out, const struct adp_tables *tables, 
 		rate *= op->tf32_matmul_frac;
 		out->band_frac += op->fp32_band_frac;
 	} else if (precision == ADP_PRECISION_FP32) {
-		rate *= op->fp32_matmul_frac;
+		/* What limits a shape on tensor cores (start-up, staging, idle units) lasts as long as there: it is no share
+		 * of the far longer FP32 time. */
+		double tensor = fmax(gpu->peak_flops_per_s[ADP_PRECISION_BF16], gpu->peak_flops_per_s[ADP_PRECISION_FP16]);
+
+		out->flat_s_per_flop = 1 / (peak * op->fp32_matmul_frac);
 		out->band_frac += op->fp32_band_frac;
+		rate = fmax(tensor * ceiling_ratio(row, gpu) * row->multiplier, peak);
 	}
 	out->log_rate = log2(rate);
 	out->log_peak = log2(peak);
@@ -101,7 +106,9 @@ static double matmul_s(const struct matmul_unit *unit, double m, double n, doubl
 	double compute = exp2(fmax(at_curve, at_peak));
 	double memory = (unit->in_bytes * (m * k + k * n) + unit->out_bytes * m * n) * unit->s_per_byte;
 
-	return unit->curve->start_s + cbrt(compute * compute * compute + memory * memory * memory);
+	double flat = 2 * m * n * k * unit->flat_s_per_flop;
+
+	return unit->curve->start_s + cbrt(compute * compute * compute + flat * flat * flat + memory * memory * memory);
 }
 
 double cost_matmul_s(const struct matmul_unit *unit, double m, double n, double k)

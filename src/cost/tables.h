@@ -91,6 +91,7 @@ struct matmul_unit {
 	const struct matmul_curve *curve;
 	double log_rate;     /* log2 of peak x multiplier: the rate at efficiency 1 */
 	double log_peak;     /* log2 of the peak, which no shape beats */
+	double flat_s_per_flop; /* of units so slow that the shape hardly matters (FP32); 0 = none */
 	double s_per_byte;   /* operands */
 	double in_bytes, out_bytes; /* per element */
 	double band_frac;

@@ -8,7 +8,7 @@
 
 static int fail_cell(const struct adp_csv *csv, uint32_t row, uint32_t col, struct adp_error *err, const char *problem)
 {
-	return adp_fail(err, ADP_EINVAL, "%s:%u: column %s: '%s' %s", csv->where, csv->line[row], csv->header[col],
+	return adp_fail(err, ADP_EINVAL, "%s:%u: column '%s': '%s' %s", csv->where, csv->line[row], csv->header[col],
 	                adp_csv_cell(csv, row, col), problem);
 }
 
@@ -21,7 +21,7 @@ static int number(double *out, const struct adp_csv *csv, uint32_t row, uint32_t
 	if (rc)
 		return rc;
 	if (!(*out >= min && *out <= max))
-		return adp_fail(err, ADP_EINVAL, "%s:%u: column %s: '%s' must be a number from %g to %g", csv->where,
+		return adp_fail(err, ADP_EINVAL, "%s:%u: column '%s': '%s' must be a number from %g to %g", csv->where,
 		                csv->line[row], csv->header[col], adp_csv_cell(csv, row, col), min, max);
 	return ADP_OK;
 }
@@ -92,7 +92,7 @@ static int axis_from_header(struct cost_axis *out, const struct adp_csv *csv, co
 		if (strncmp(name, prefix, n) != 0 || !adp_number_parse(&size, name + n, strlen(name + n)) ||
 		    !(size >= 1 && size < 1e15) || frexp(size, &exponent) != 0.5 || (col > first && size != expected))
 			return adp_fail(err, ADP_EINVAL,
-			                "%s: column %s: expected %s<size> with a power of two, twice that of the column before",
+			                "%s: column '%s': expected %s<size> with a power of two, twice that of the column before",
 			                csv->where, name, prefix);
 		if (col == first)
 			out->first_log2 = exponent - 1;
@@ -348,7 +348,7 @@ int cost_read_collectives(struct adp_tables *tables, const struct adp_csv *csv, 
 	for (int i = 0; i < FIRST && !rc; i++) {
 		rc = adp_csv_column(&col[i], csv, names[i], err);
 		if (!rc && col[i] >= FIRST)
-			rc = adp_fail(err, ADP_EINVAL, "%s: column %s must be one of the first four", csv->where, names[i]);
+			rc = adp_fail(err, ADP_EINVAL, "%s: column '%s' must be one of the first four", csv->where, names[i]);
 	}
 	if (!rc)
 		rc = axis_from_header(&bytes, csv, "b", FIRST, err);

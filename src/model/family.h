@@ -7,7 +7,7 @@
 
 /*
  * The table of model families: how each writes its config and which tensors its blocks hold. One
- * row per model_type; one reader (read.c) and one builder (build.c) serve all rows.
+ * row per model_type; one reader (read.c) and one builder (tensors.c) serve all rows.
  */
 
 enum { MAX_ALIASES = 3, MAX_BLOCK_NORMS = 4 };

@@ -211,9 +211,9 @@ static int find_block(uint32_t *index, struct adp_block *blocks, struct layer_fa
 static int build_layers(struct adp_model *model, struct adp_item *items, struct tensors *t,
                         const struct facts *f, struct adp_error *err)
 {
-	struct layer_facts kinds[MAX_KINDS];
+	struct layer_facts kinds[MAX_KINDS] = {0};
 	struct adp_block *blocks = adp_arena_calloc(&model->arena, MAX_KINDS, sizeof *blocks);
-	uint64_t outside = t->total, totals[MAX_KINDS];
+	uint64_t outside = t->total, totals[MAX_KINDS] = {0};
 
 	if (!blocks)
 		return adp_nomem(err);

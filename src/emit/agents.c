@@ -12,13 +12,13 @@ static int check_run(const struct adp_plan *plan, uint32_t index, uint32_t expec
 	uint64_t n = (uint64_t)run->n_nodes * run->gpus_per_node;
 
 	if (run->first_rank != expected_rank || n == 0)
-		return adp_fail(err, ADP_EINVAL, "placement[%u]: starts at rank %u with %u x %u GPUs, expected rank %u; "
+		return adp_fail(err, ADP_EINVAL, "ranks[%u]: starts at rank %u with %u x %u GPUs, expected rank %u; "
 		                "the plan is damaged, make it again with adp plan", index, run->first_rank,
 		                run->n_nodes, run->gpus_per_node, expected_rank);
 	if (n > UINT32_MAX - expected_rank)
-		return adp_fail(err, ADP_ELIMIT, "placement[%u]: more than %u ranks", index, UINT32_MAX);
+		return adp_fail(err, ADP_ELIMIT, "ranks[%u]: more than %u ranks", index, UINT32_MAX);
 	if (run->gpu >= plan->n_gpu_types)
-		return adp_fail(err, ADP_EINVAL, "placement[%u]: GPU type %u of %u", index, run->gpu, plan->n_gpu_types);
+		return adp_fail(err, ADP_EINVAL, "ranks[%u]: GPU type %u of %u", index, run->gpu, plan->n_gpu_types);
 	*next_rank = expected_rank + (uint32_t)n;
 	return ADP_OK;
 }
@@ -86,7 +86,7 @@ int emit_agents(struct emit_agent **out, uint32_t *n_out, const struct adp_plan 
 		n_max += plan->runs[r].n_nodes;
 	}
 	if (rank != adp_plan_world(plan) || rank == 0)
-		return adp_fail(err, ADP_EINVAL, "placement: %u ranks, but the degrees make %u; the plan is damaged, make it "
+		return adp_fail(err, ADP_EINVAL, "ranks: %u ranks, but the degrees make %u; the plan is damaged, make it "
 		                "again with adp plan", rank, adp_plan_world(plan));
 	agents = adp_arena_calloc(arena, n_max, sizeof *agents);
 	if (!agents)
@@ -100,7 +100,7 @@ int emit_agents(struct emit_agent **out, uint32_t *n_out, const struct adp_plan 
 			struct emit_agent *last = n > 0 ? &agents[n - 1] : NULL;
 
 			if (!run->nodes[i] || run->nodes[i][0] == '\0')
-				return adp_fail(err, ADP_EINVAL, "placement[%u]: node %u has no name", r, i);
+				return adp_fail(err, ADP_EINVAL, "ranks[%u]: node %u has no name", r, i);
 			if (last && last->gpu == run->gpu && strcmp(last->node, run->nodes[i]) == 0) {
 				rc = append_gpus(last, run, arena, err);
 				if (rc)

@@ -78,10 +78,10 @@ static void add_summary(struct adp_strbuf *out, const struct adp_plan *plan, uin
 	                adp_plan_world(plan), n_agents, plan->tp, plan->cp, plan->dp, plan->pp,
 	                plan->train.global_batch_seqs, plan->train.seq_tokens);
 	if (n_micro)
-		adp_strbuf_addf(out, " = %" PRIu64 " per micro-batch x %u replicas x %u micro-batches.\n#\n",
+		adp_strbuf_addf(out, " = %" PRIu64 " per micro-batch x %u replicas x %u micro-batches.\n",
 		                plan->micro_batch_seqs, plan->dp, n_micro);
 	else
-		adp_strbuf_add(out, ", unequal over the replicas (plan.json).\n#\n");
+		adp_strbuf_add(out, ", unequal over the replicas (plan.json).\n");
 }
 
 static void add_environment(struct adp_strbuf *out, const struct adp_plan *plan, const struct emit_launch *launch)
@@ -149,7 +149,7 @@ static const char script_run[] =
 
 static void add_settings(struct adp_strbuf *out, const struct emit_launch *launch)
 {
-	adp_strbuf_add(out, "set -euo pipefail\n"
+	adp_strbuf_add(out, "\nset -euo pipefail\n"
 	                    "here=$(cd -- \"$(dirname -- \"${BASH_SOURCE[0]}\")\" && pwd)\n"
 	                    "node=${ADP_NODE:-${SLURMD_NODENAME:-$(uname -n)}}\n"
 	                    "master_addr=");
@@ -186,7 +186,7 @@ void emit_launch_script(struct adp_strbuf *out, const struct adp_plan *plan, con
 	adp_strbuf_add(out, script_head);
 	add_summary(out, plan, n_agents);
 	if (launch->note)
-		adp_strbuf_addf(out, "# Note: %s.\n#\n", launch->note);
+		adp_strbuf_addf(out, "# Note: %s.\n", launch->note);
 	add_settings(out, launch);
 	add_environment(out, plan, launch);
 	add_nodes(out, plan, agents, sorted, n_agents, launch);

@@ -80,7 +80,7 @@ static int add_positions(struct emit_args *args, const struct adp_plan *plan, st
 	if (m->learned_positions && m->rope_theta > 0)
 		return refuse(plan, "learned positions together with rotary positions", err);
 	if (m->learned_positions && seq > max)
-		return adp_fail(err, ADP_EINVAL, "train.seqTokens: %" PRIu64 " tokens, but the model has learned only %" PRIu64
+		return adp_fail(err, ADP_EINVAL, "training.seqTokens: %" PRIu64 " tokens, but the model has learned only %" PRIu64
 		                " positions; plan with --seq %" PRIu64 " or lower", seq, max, max);
 	if (m->rope_theta != floor(m->rope_theta) || m->rope_theta < 0 || m->rope_theta > exact)
 		return refuse(plan, "a rotary base that is not a whole number", err);

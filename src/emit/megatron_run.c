@@ -19,13 +19,13 @@ static int check_batch(const struct adp_plan *plan, struct adp_error *err)
 	uint64_t batch = plan->train.global_batch_seqs;
 
 	if (n_micro == 0)
-		return adp_fail(err, ADP_EINVAL, "replicas: Megatron gives every replica the same number of micro-batches, but "
+		return adp_fail(err, ADP_EINVAL, "replicaGroups: Megatron gives every replica the same number of micro-batches, but "
 		                "this plan has unequal ones; plan with --engine megatron, or launch with --engine torch");
 	if (plan->micro_batch_seqs * plan->dp * n_micro != batch)
-		return adp_fail(err, ADP_EINVAL, "train.globalBatchSeqs: %" PRIu64 " is not micro-batch %" PRIu64 " x %u replicas "
+		return adp_fail(err, ADP_EINVAL, "training.globalBatchSeqs: %" PRIu64 " is not micro-batch %" PRIu64 " x %u replicas "
 		                "x %u micro-batches", batch, plan->micro_batch_seqs, plan->dp, n_micro);
 	if (plan->vpp > 1 && n_micro % plan->pp != 0)
-		return adp_fail(err, ADP_EINVAL, "replicas: %u micro-batches, but Megatron's interleaved schedule needs a multiple "
+		return adp_fail(err, ADP_EINVAL, "replicaGroups: %u micro-batches, but Megatron's interleaved schedule needs a multiple "
 		                "of the pipeline degree %u", n_micro, plan->pp);
 	return ADP_OK;
 }
@@ -84,7 +84,7 @@ static int check_memory_levers(const struct adp_plan *plan, struct adp_error *er
 		return adp_fail(err, ADP_EINVAL, "parallelism: Megatron-FSDP (ZeRO stage %u) is not run with a pipeline; plan with "
 		                "ZeRO stage 0 or 1, or with --pp 1", plan->zero_stage);
 	if (sgd && plan->zero_stage > 0)
-		return adp_fail(err, ADP_EINVAL, "train.optimizer: Megatron's distributed optimizer (ZeRO stage %u) runs Adam only",
+		return adp_fail(err, ADP_EINVAL, "training.optimizer: Megatron's distributed optimizer (ZeRO stage %u) runs Adam only",
 		                plan->zero_stage);
 	return check_divides((uint64_t)plan->dp * plan->cp, "data- times context-parallel ranks", plan->shard_gpus,
 	                     "the ZeRO group of", err);
@@ -147,7 +147,7 @@ static int add_precision(struct emit_args *args, const struct adp_plan *plan, st
 	case ADP_N_PRECISIONS:
 		break;
 	}
-	return adp_fail(err, ADP_EINVAL, "train.precision: %d is not a precision", (int)plan->train.precision);
+	return adp_fail(err, ADP_EINVAL, "training.precision: %d is not a precision", (int)plan->train.precision);
 }
 
 static void add_memory(struct emit_args *args, const struct adp_plan *plan)

@@ -24,7 +24,16 @@ const char *cost_table_file(size_t which)
 	return which < N_FILES ? files[which] : NULL;
 }
 
-int cost_tables_build(struct adp_tables **out, const char *dir, const char *replaced, const char *with, size_t with_len,
+static const struct cost_table_text *given_text(const struct cost_table_text *given, size_t n_given, const char *name)
+{
+	for (size_t i = 0; i < n_given; i++) {
+		if (strcmp(given[i].name, name) == 0)
+			return &given[i];
+	}
+	return NULL;
+}
+
+int cost_tables_build(struct adp_tables **out, const char *dir, const struct cost_table_text *given, size_t n_given,
                       struct adp_error *err)
 {
 	struct adp_tables *tables = adp_calloc(1, sizeof *tables);
@@ -37,11 +46,12 @@ int cost_tables_build(struct adp_tables **out, const char *dir, const char *repl
 	for (size_t i = 0; i < N_FILES && !rc; i++) {
 		struct adp_arena scratch = {0};
 		struct adp_csv csv;
-		const char *text = with;
+		const struct cost_table_text *mine = given_text(given, n_given, files[i]);
+		const char *text = mine ? mine->text : NULL;
 		char *owned = NULL;
-		size_t len = with_len;
+		size_t len = mine ? mine->len : 0;
 
-		if (!replaced || strcmp(replaced, files[i]) != 0)
+		if (!mine)
 			rc = adp_data_open(&text, &len, &owned, files[i], dir, err);
 		if (!rc) {
 			adp_digest(digests + i * (ADP_DIGEST_SIZE - 1), text, len);
@@ -68,7 +78,7 @@ int cost_tables_build(struct adp_tables **out, const char *dir, const char *repl
 
 int adp_tables_load(struct adp_tables **out, const char *dir, struct adp_error *err)
 {
-	return cost_tables_build(out, dir, NULL, NULL, 0, err);
+	return cost_tables_build(out, dir, NULL, 0, err);
 }
 
 void adp_tables_destroy(struct adp_tables *tables)

@@ -18,8 +18,12 @@ int cost_read_gpu_curves(struct adp_tables *tables, const struct adp_csv *csv, s
 /* The files in reading order; NULL after the last. */
 const char *cost_table_file(size_t which);
 
-/* adp_tables_load with the text of one file replaced (NULL: none); for tests. */
-int cost_tables_build(struct adp_tables **out, const char *dir, const char *replaced, const char *with, size_t with_len,
+/* adp_tables_load with the text of some files given; for tests. */
+struct cost_table_text {
+	const char *name, *text;
+	size_t len;
+};
+int cost_tables_build(struct adp_tables **out, const char *dir, const struct cost_table_text *given, size_t n_given,
                       struct adp_error *err);
 
 uint32_t cost_hash(const char *prefix, const char *text);

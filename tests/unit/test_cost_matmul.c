@@ -4,8 +4,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 
 #include <cmocka.h>
 
@@ -84,10 +82,11 @@ static struct adp_tables *flat_tables(void)
 							   "B200,16,64,0.5,0.5\nB200,16,128,0.5,0.5\nB200,32,64,0.5,0.5\nB200,32,128,0.5,0.5\n"
 							   "GB200,16,64,0.5,0.5\nGB200,16,128,0.5,0.5\nGB200,32,64,0.5,0.5\nGB200,32,128,0.5,0.5\n"
 							   "L40S,16,64,0.5,0.5\nL40S,16,128,0.5,0.5\nL40S,32,64,0.5,0.5\nL40S,32,128,0.5,0.5\n";
+	const struct cost_table_text given = {"matmul.csv", text, sizeof text - 1};
 	struct adp_tables *flat = NULL;
 	struct adp_error err = {0};
 
-	if (cost_tables_build(&flat, NULL, "matmul.csv", text, strlen(text), &err))
+	if (cost_tables_build(&flat, NULL, &given, 1, &err))
 		fail_msg("%s", err.text);
 	return flat;
 }

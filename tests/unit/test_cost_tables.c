@@ -152,7 +152,7 @@ static void a_damaged_table_is_refused_with_file_line_and_column(void **state)
 		memcpy(bad, text, before);
 		strcpy(bad + before, d->new);
 		strcat(bad, at + strlen(d->old));
-		rc = cost_tables_build(&tables, NULL, d->file, bad, strlen(bad), &err);
+		rc = cost_tables_build(&tables, NULL, &(struct cost_table_text){d->file, bad, strlen(bad)}, 1, &err);
 		if (rc != ADP_EINVAL || !strstr(err.text, d->message))
 			fail_msg("%s '%s': code %d, text '%s', expected '%s'", d->file, d->new, rc, err.text, d->message);
 		assert_null(tables);
@@ -175,7 +175,8 @@ static void a_table_without_rows_is_refused(void **state)
 		for (end = text; *end == '#'; end = strchr(end, '\n') + 1)
 			;
 		end = strchr(end, '\n') + 1; /* comments and header only */
-		assert_int_equal(cost_tables_build(&tables, NULL, cost_table_file(i), text, (size_t)(end - text), &err), ADP_EINVAL);
+		assert_int_equal(cost_tables_build(&tables, NULL, &(struct cost_table_text){cost_table_file(i), text, (size_t)(end - text)}, 1, &err),
+		                 ADP_EINVAL);
 		assert_non_null(strstr(err.text, ".csv"));
 	}
 }

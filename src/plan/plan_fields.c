@@ -10,11 +10,11 @@
 
 #define FIELD(type, member, key_, kind_)                                                           \
 	{                                                                                              \
-		.key = key_, .kind = ADP_FIELD_##kind_, .offset = offsetof(struct type, member)            \
+		.key = (key_), .kind = ADP_FIELD_##kind_, .offset = offsetof(struct type, member)          \
 	}
 #define OPTIONAL(type, member, key_)                                                               \
 	{                                                                                              \
-		.key = key_, .kind = ADP_FIELD_STRING, .offset = offsetof(struct type, member),            \
+		.key = (key_), .kind = ADP_FIELD_STRING, .offset = offsetof(struct type, member),          \
 		.optional = true                                                                           \
 	}
 #define END                                                                                        \

@@ -31,8 +31,8 @@ enum adp_field_kind {
 };
 struct adp_field {
 	const char *key;
-	enum adp_field_kind kind;
 	size_t offset;
+	enum adp_field_kind kind;
 	bool optional; /* strings: NULL is not written */
 };
 

@@ -4,7 +4,8 @@
 
 #include "adp/plan.h"
 
-/* Files to launch a plan: relative name and content, in a fixed order, the main one first. Owned by adp_emit_fini. */
+/* Files to launch a plan: relative name and content, in a fixed order, the main one first. Owned by
+ * adp_emit_fini. */
 struct adp_emit_file {
 	char *name;
 	char *content; /* terminated text */
@@ -14,7 +15,8 @@ enum { ADP_EMIT_MAX_NOTES = 4 };
 struct adp_emit_set {
 	struct adp_emit_file *files;
 	uint32_t n_files;
-	const char *notes[ADP_EMIT_MAX_NOTES]; /* what the user must add himself, one line each; static text */
+	const char
+		*notes[ADP_EMIT_MAX_NOTES]; /* what the user must add himself, one line each; static text */
 	uint32_t n_notes;
 };
 void adp_emit_fini(struct adp_emit_set *set);
@@ -26,13 +28,13 @@ struct adp_emit_opts {
 
 /*
  * engine "torch": launch.sh with the torchrun command and environment per node, plan.json for the
- * adapter, ranks.csv. engine "megatron": megatron.args (one argument per line), launch.sh, ranks.csv.
- * NULL = the plan's own engine. opts may be NULL.
+ * adapter, ranks.csv. engine "megatron": megatron.args (one argument per line), launch.sh,
+ * ranks.csv. NULL = the plan's own engine. opts may be NULL.
  *
- * Every name from outside comes through as data under the target's own parser, or is refused. Fails with
- * ADP_EINVAL naming the feature, degree or name that the engine cannot take: a plan made for another engine, a
- * model trait without a flag, unequal micro-batches where the engine has one count. ADP_EINTERNAL: a flag
- * that data/megatron_flags.csv does not allow was about to be written.
+ * Every name from outside comes through as data under the target's own parser, or is refused. Fails
+ * with ADP_EINVAL naming the feature, degree or name that the engine cannot take: a plan made for
+ * another engine, a model trait without a flag, unequal micro-batches where the engine has one
+ * count. ADP_EINTERNAL: a flag that data/megatron_flags.csv does not allow was about to be written.
  */
 int adp_emit(struct adp_emit_set *out, const struct adp_plan *plan, const char *engine,
              const struct adp_emit_opts *opts, struct adp_error *err);

@@ -22,9 +22,12 @@ struct emit_cli {
 enum { KEY_MASTER_ADDR = 256, KEY_MASTER_PORT };
 
 static const struct argp_option options[] = {
-	{"engine", 'e', "ENGINE", 0, "torch or megatron (default: the engine the plan was made for)", 0},
-	{"directory", 'd', "DIR", 0, "Write all files there, made if absent (default: print the main file)", 0},
-	{"master-addr", KEY_MASTER_ADDR, "HOST", 0, "Where rank 0 listens (default: the first node's name)", 0},
+	{"engine", 'e', "ENGINE", 0, "torch or megatron (default: the engine the plan was made for)",
+     0},
+	{"directory", 'd', "DIR", 0,
+     "Write all files there, made if absent (default: print the main file)", 0},
+	{"master-addr", KEY_MASTER_ADDR, "HOST", 0,
+     "Where rank 0 listens (default: the first node's name)", 0},
 	{"master-port", KEY_MASTER_PORT, "PORT", 0, "Port of rank 0 (default: 29500)", 0},
 	{0},
 };
@@ -48,7 +51,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		if (adp_parse_u64(&port, arg, "--master-port", &cli->err))
 			return EINVAL;
 		if (port == 0 || port > 65535) {
-			adp_fail(&cli->err, ADP_EINVAL, "--master-port: %s is not a port, expected 1 to 65535", arg);
+			adp_fail(&cli->err, ADP_EINVAL, "--master-port: %s is not a port, expected 1 to 65535",
+			         arg);
 			return EINVAL;
 		}
 		cli->opts.master_port = (uint32_t)port;
@@ -138,8 +142,10 @@ int cmd_emit(int argc, char **argv)
 		.parser = parse_option,
 		.args_doc = "PLAN",
 		.doc = "Writes the files that launch a plan.\v"
-		       "PLAN is a plan document of adp plan (a path, or - for standard input). Megatron: megatron.args, one "
-		       "argument a line, passed on by launch.sh; torch: launch.sh and plan.json. Both: ranks.csv.",
+			   "PLAN is a plan document of adp plan (a path, or - for standard input). Megatron: "
+			   "megatron.args, one "
+			   "argument a line, passed on by launch.sh; torch: launch.sh and plan.json. Both: "
+			   "ranks.csv.",
 	};
 	int status = cmd_check_options(command, options, argc, argv);
 

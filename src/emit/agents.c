@@ -5,20 +5,22 @@
 
 #include "adp/arena.h"
 
-static int check_run(const struct adp_plan *plan, uint32_t index, uint32_t expected_rank, uint32_t *next_rank,
-                     struct adp_error *err)
+static int check_run(const struct adp_plan *plan, uint32_t index, uint32_t expected_rank,
+                     uint32_t *next_rank, struct adp_error *err)
 {
 	const struct adp_plan_run *run = &plan->runs[index];
 	uint64_t n = (uint64_t)run->n_nodes * run->gpus_per_node;
 
 	if (run->first_rank != expected_rank || n == 0)
-		return adp_fail(err, ADP_EINVAL, "ranks[%u]: starts at rank %u with %u x %u GPUs, expected rank %u; "
-		                "the plan is damaged, make it again with adp plan", index, run->first_rank,
-		                run->n_nodes, run->gpus_per_node, expected_rank);
+		return adp_fail(err, ADP_EINVAL,
+		                "ranks[%u]: starts at rank %u with %u x %u GPUs, expected rank %u; "
+		                "the plan is damaged, make it again with adp plan",
+		                index, run->first_rank, run->n_nodes, run->gpus_per_node, expected_rank);
 	if (n > UINT32_MAX - expected_rank)
 		return adp_fail(err, ADP_ELIMIT, "ranks[%u]: more than %u ranks", index, UINT32_MAX);
 	if (run->gpu >= plan->n_gpu_types)
-		return adp_fail(err, ADP_EINVAL, "ranks[%u]: GPU type %u of %u", index, run->gpu, plan->n_gpu_types);
+		return adp_fail(err, ADP_EINVAL, "ranks[%u]: GPU type %u of %u", index, run->gpu,
+		                plan->n_gpu_types);
 	*next_rank = expected_rank + (uint32_t)n;
 	return ADP_OK;
 }
@@ -31,8 +33,8 @@ static bool in_order(const struct emit_agent *agent)
 	return true;
 }
 
-static int append_gpus(struct emit_agent *agent, const struct adp_plan_run *run, struct adp_arena *arena,
-                       struct adp_error *err)
+static int append_gpus(struct emit_agent *agent, const struct adp_plan_run *run,
+                       struct adp_arena *arena, struct adp_error *err)
 {
 	uint32_t n = agent->n_procs + run->gpus_per_node;
 	uint32_t *both = adp_arena_calloc(arena, n, sizeof *both);
@@ -47,11 +49,12 @@ static int append_gpus(struct emit_agent *agent, const struct adp_plan_run *run,
 }
 
 /*
- * A group may span nodes only where no node could hold it: all its agents are then smaller than the group (one
- * NVLink domain over several nodes). Else its heaviest traffic would cross the network for nothing.
+ * A group may span nodes only where no node could hold it: all its agents are then smaller than the
+ * group (one NVLink domain over several nodes). Else its heaviest traffic would cross the network
+ * for nothing.
  */
-static int check_tensor_groups(const struct adp_plan *plan, const struct emit_agent *agents, uint32_t n,
-                               struct adp_error *err)
+static int check_tensor_groups(const struct adp_plan *plan, const struct emit_agent *agents,
+                               uint32_t n, struct adp_error *err)
 {
 	uint32_t tp = plan->tp;
 
@@ -61,12 +64,16 @@ static int check_tensor_groups(const struct adp_plan *plan, const struct emit_ag
 		uint32_t torn = a->first_rank % tp ? a->first_rank / tp : end % tp ? end / tp : UINT32_MAX;
 		char node[128];
 
-		if (torn == UINT32_MAX || (a->n_procs < tp && tp % a->n_procs == 0 && a->first_rank % a->n_procs == 0))
+		if (torn == UINT32_MAX ||
+		    (a->n_procs < tp && tp % a->n_procs == 0 && a->first_rank % a->n_procs == 0))
 			continue;
-		return adp_fail(err, ADP_EINVAL, "tensor-parallel group of ranks %u to %u is torn: only a part of it lies "
-		                "on node '%s' (ranks %u to %u); plan again with --tp %u or lower, or exclude the nodes with "
-		                "an odd number of GPUs", torn * tp, torn * tp + tp - 1,
-		                emit_show(node, sizeof node, a->node), a->first_rank, end - 1, tp > 1 ? tp / 2 : 1);
+		return adp_fail(err, ADP_EINVAL,
+		                "tensor-parallel group of ranks %u to %u is torn: only a part of it lies "
+		                "on node '%s' (ranks %u to %u); plan again with --tp %u or lower, or "
+		                "exclude the nodes with "
+		                "an odd number of GPUs",
+		                torn * tp, torn * tp + tp - 1, emit_show(node, sizeof node, a->node),
+		                a->first_rank, end - 1, tp > 1 ? tp / 2 : 1);
 	}
 	return ADP_OK;
 }
@@ -86,8 +93,10 @@ int emit_agents(struct emit_agent **out, uint32_t *n_out, const struct adp_plan 
 		n_max += plan->runs[r].n_nodes;
 	}
 	if (rank != adp_plan_world(plan) || rank == 0)
-		return adp_fail(err, ADP_EINVAL, "ranks: %u ranks, but the degrees make %u; the plan is damaged, make it "
-		                "again with adp plan", rank, adp_plan_world(plan));
+		return adp_fail(err, ADP_EINVAL,
+		                "ranks: %u ranks, but the degrees make %u; the plan is damaged, make it "
+		                "again with adp plan",
+		                rank, adp_plan_world(plan));
 	agents = adp_arena_calloc(arena, n_max, sizeof *agents);
 	if (!agents)
 		return adp_nomem(err);
@@ -107,8 +116,11 @@ int emit_agents(struct emit_agent **out, uint32_t *n_out, const struct adp_plan 
 					return rc;
 			} else {
 				agents[n++] = (struct emit_agent){
-					.node = run->nodes[i], .first_rank = rank, .n_procs = run->gpus_per_node,
-					.gpu = run->gpu, .gpu_index = run->gpu_index,
+					.node = run->nodes[i],
+					.first_rank = rank,
+					.n_procs = run->gpus_per_node,
+					.gpu = run->gpu,
+					.gpu_index = run->gpu_index,
 				};
 			}
 			rank += run->gpus_per_node;

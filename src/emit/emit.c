@@ -19,8 +19,8 @@ void adp_emit_fini(struct adp_emit_set *set)
 }
 
 /* Takes the buffer's text. */
-static int add_file(struct adp_emit_set *set, const char *name, struct adp_strbuf *content, bool executable,
-                    struct adp_error *err)
+static int add_file(struct adp_emit_set *set, const char *name, struct adp_strbuf *content,
+                    bool executable, struct adp_error *err)
 {
 	struct adp_emit_file *file = &set->files[set->n_files];
 
@@ -40,17 +40,21 @@ static int choose_address(struct emit_launch *launch, const struct emit_agent *f
 	char shown[128];
 
 	if (!emit_is_address(address))
-		return adp_fail(err, ADP_EINVAL, "%s '%s' is not a host name or address; give one with --master-addr",
-		                given ? "--master-addr:" : "the first node's name", emit_show(shown, sizeof shown, address));
+		return adp_fail(err, ADP_EINVAL,
+		                "%s '%s' is not a host name or address; give one with --master-addr",
+		                given ? "--master-addr:" : "the first node's name",
+		                emit_show(shown, sizeof shown, address));
 	if (port > 65535)
-		return adp_fail(err, ADP_EINVAL, "--master-port: %u is not a port, expected 1 to 65535", port);
+		return adp_fail(err, ADP_EINVAL, "--master-port: %u is not a port, expected 1 to 65535",
+		                port);
 	launch->master_addr = address;
 	launch->master_port = port;
 	return ADP_OK;
 }
 
-static int add_launch_files(struct adp_emit_set *set, const struct adp_plan *plan, const struct emit_agent *agents,
-                            uint32_t n_agents, const struct emit_launch *launch, struct adp_error *err)
+static int add_launch_files(struct adp_emit_set *set, const struct adp_plan *plan,
+                            const struct emit_agent *agents, uint32_t n_agents,
+                            const struct emit_launch *launch, struct adp_error *err)
 {
 	struct adp_strbuf script = {0}, map = {0};
 	int rc;
@@ -68,9 +72,9 @@ static int add_launch_files(struct adp_emit_set *set, const struct adp_plan *pla
 
 /* ---- engines -------------------------------------------------------------------------- */
 
-static int emit_megatron(struct adp_emit_set *set, const struct adp_plan *plan, const struct emit_agent *agents,
-                         uint32_t n_agents, struct emit_launch *launch, struct adp_arena *arena,
-                         struct adp_error *err)
+static int emit_megatron(struct adp_emit_set *set, const struct adp_plan *plan,
+                         const struct emit_agent *agents, uint32_t n_agents,
+                         struct emit_launch *launch, struct adp_arena *arena, struct adp_error *err)
 {
 	static const char args_file[] = "megatron.args";
 	struct emit_args args = {.arena = arena};
@@ -111,9 +115,9 @@ static int emit_megatron(struct adp_emit_set *set, const struct adp_plan *plan, 
 	return add_launch_files(set, plan, agents, n_agents, launch, err);
 }
 
-static int emit_torch(struct adp_emit_set *set, const struct adp_plan *plan, const struct emit_agent *agents,
-                      uint32_t n_agents, struct emit_launch *launch, struct adp_arena *arena,
-                      struct adp_error *err)
+static int emit_torch(struct adp_emit_set *set, const struct adp_plan *plan,
+                      const struct emit_agent *agents, uint32_t n_agents,
+                      struct emit_launch *launch, struct adp_arena *arena, struct adp_error *err)
 {
 	static const char plan_file[] = "plan.json";
 	struct adp_strbuf text = {0};
@@ -136,8 +140,9 @@ static int emit_torch(struct adp_emit_set *set, const struct adp_plan *plan, con
 
 static const struct {
 	const char *name;
-	int (*emit)(struct adp_emit_set *set, const struct adp_plan *plan, const struct emit_agent *agents,
-	            uint32_t n_agents, struct emit_launch *launch, struct adp_arena *arena, struct adp_error *err);
+	int (*emit)(struct adp_emit_set *set, const struct adp_plan *plan,
+	            const struct emit_agent *agents, uint32_t n_agents, struct emit_launch *launch,
+	            struct adp_arena *arena, struct adp_error *err);
 } engines[] = {
 	{"megatron", emit_megatron},
 	{"torch", emit_torch},
@@ -164,8 +169,11 @@ int adp_emit(struct adp_emit_set *out, const struct adp_plan *plan, const char *
 		return adp_fail(err, ADP_EINVAL, "engine '%s' is not known; expected megatron or torch",
 		                emit_show(shown, sizeof shown, engine));
 	if (strcmp(engine, plan->engine) != 0)
-		return adp_fail(err, ADP_EINVAL, "the plan was made for engine %s, whose levers %s does not have; make one with "
-		                "adp plan --engine %s", emit_show(shown, sizeof shown, plan->engine), engine, engine);
+		return adp_fail(
+			err, ADP_EINVAL,
+			"the plan was made for engine %s, whose levers %s does not have; make one with "
+			"adp plan --engine %s",
+			emit_show(shown, sizeof shown, plan->engine), engine, engine);
 	rc = adp_plan_validate(plan, err);
 	if (rc)
 		return adp_wrap(err, rc, "plan");

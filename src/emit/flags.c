@@ -19,9 +19,13 @@ struct table {
 
 static int open_table(struct table *t, struct adp_arena *arena, char **owned, struct adp_error *err)
 {
-	const struct { const char *name; uint32_t *column; } columns[] = {
-		{"flag", &t->flag}, {"type", &t->type}, {"choices", &t->choices}, {"excludes", &t->excludes},
-		{"requires", &t->requires}, {"since", &t->since}, {"until", &t->until},
+	const struct {
+		const char *name;
+		uint32_t *column;
+	} columns[] = {
+		{"flag", &t->flag},         {"type", &t->type},         {"choices", &t->choices},
+		{"excludes", &t->excludes}, {"requires", &t->requires}, {"since", &t->since},
+		{"until", &t->until},
 	};
 	const char *text;
 	size_t len;
@@ -149,7 +153,8 @@ static bool is_layout(const char *value)
 {
 	size_t len = strlen(value);
 
-	return len >= 2 && value[0] == 'E' && value[len - 1] == 'L' && strspn(value, "EtL|*0123456789") == len;
+	return len >= 2 && value[0] == 'E' && value[len - 1] == 'L' &&
+	       strspn(value, "EtL|*0123456789") == len;
 }
 
 static bool value_fits(const char *type, const char *choices, const char *value)
@@ -206,8 +211,8 @@ static bool any_holds(const struct emit_arg *args, uint32_t n, const char *alter
 }
 
 /* All words of list must hold (required) or none may. */
-static int check_others(const struct emit_arg *args, uint32_t n, const char *flag, const char *list, bool required,
-                        struct adp_error *err)
+static int check_others(const struct emit_arg *args, uint32_t n, const char *flag, const char *list,
+                        bool required, struct adp_error *err)
 {
 	for (const char *p = list; *p; p += strspn(p, " ")) {
 		size_t len = strcspn(p, " ");
@@ -234,15 +239,19 @@ static int check_arg(const struct table *t, const struct emit_arg *args, uint32_
 	if (row == t->csv.n_rows)
 		return adp_fail(err, ADP_EINTERNAL, "%s: no flag %s", table_name, arg->flag);
 	if (!parse_version(&since, adp_csv_cell(&t->csv, row, t->since)) ||
-	    (*adp_csv_cell(&t->csv, row, t->until) && !parse_version(&until, adp_csv_cell(&t->csv, row, t->until))))
+	    (*adp_csv_cell(&t->csv, row, t->until) &&
+	     !parse_version(&until, adp_csv_cell(&t->csv, row, t->until))))
 		return adp_fail(err, ADP_EINTERNAL, "%s:%u: since and until must be versions", table_name,
 		                t->csv.line[row]);
 	if (version < since || version > until)
-		return adp_fail(err, ADP_EINVAL, "Megatron-Core %s has no %s, which this plan needs (since %s); plan for a "
-		                "newer one", version_text, arg->flag, adp_csv_cell(&t->csv, row, t->since));
-	if (!value_fits(adp_csv_cell(&t->csv, row, t->type), adp_csv_cell(&t->csv, row, t->choices), arg->value))
-		return adp_fail(err, ADP_EINTERNAL, "%s:%u: %s does not take %s", table_name, t->csv.line[row], arg->flag,
-		                value);
+		return adp_fail(err, ADP_EINVAL,
+		                "Megatron-Core %s has no %s, which this plan needs (since %s); plan for a "
+		                "newer one",
+		                version_text, arg->flag, adp_csv_cell(&t->csv, row, t->since));
+	if (!value_fits(adp_csv_cell(&t->csv, row, t->type), adp_csv_cell(&t->csv, row, t->choices),
+	                arg->value))
+		return adp_fail(err, ADP_EINTERNAL, "%s:%u: %s does not take %s", table_name,
+		                t->csv.line[row], arg->flag, value);
 	for (uint32_t i = 0; i < index; i++)
 		if (strcmp(args[i].flag, arg->flag) == 0)
 			return adp_fail(err, ADP_EINTERNAL, "%s given twice", arg->flag);
@@ -252,7 +261,8 @@ static int check_arg(const struct table *t, const struct emit_arg *args, uint32_
 	return rc;
 }
 
-int emit_flags_check(const struct emit_arg *args, uint32_t n, const char *version, struct adp_error *err)
+int emit_flags_check(const struct emit_arg *args, uint32_t n, const char *version,
+                     struct adp_error *err)
 {
 	struct adp_arena arena = {0};
 	struct table table = {0};
@@ -261,7 +271,8 @@ int emit_flags_check(const struct emit_arg *args, uint32_t n, const char *versio
 	int rc;
 
 	if (!version || !parse_version(&number, version))
-		return adp_fail(err, ADP_EINVAL, "engine version '%s': expected one like 0.16.1", version ? version : "");
+		return adp_fail(err, ADP_EINVAL, "engine version '%s': expected one like 0.16.1",
+		                version ? version : "");
 	rc = open_table(&table, &arena, &owned, err);
 	for (uint32_t i = 0; rc == ADP_OK && i < n; i++)
 		rc = check_arg(&table, args, n, i, number, version, err);

@@ -28,14 +28,16 @@ bool emit_before_blackwell(const char *arch)
 
 static int by_node_then_rank(const void *a, const void *b)
 {
-	const struct emit_agent *x = *(const struct emit_agent *const *)a, *y = *(const struct emit_agent *const *)b;
+	const struct emit_agent *x = *(const struct emit_agent *const *)a,
+							*y = *(const struct emit_agent *const *)b;
 	int order = strcmp(x->node, y->node);
 
 	return order ? order : (x->first_rank > y->first_rank) - (x->first_rank < y->first_rank);
 }
 
-static void add_agent(struct adp_strbuf *out, const struct adp_plan *plan, const struct emit_agent *agents,
-                      const struct emit_agent *agent, const struct emit_launch *launch)
+static void add_agent(struct adp_strbuf *out, const struct adp_plan *plan,
+                      const struct emit_agent *agents, const struct emit_agent *agent,
+                      const struct emit_launch *launch)
 {
 	adp_strbuf_addf(out, " '%u %u ", (unsigned)(agent - agents), agent->n_procs);
 	if (agent->gpus_in_order)
@@ -47,14 +49,17 @@ static void add_agent(struct adp_strbuf *out, const struct adp_plan *plan, const
 	adp_strbuf_add(out, "'");
 }
 
-static void add_nodes(struct adp_strbuf *out, const struct adp_plan *plan, const struct emit_agent *agents,
-                      const struct emit_agent *const *sorted, uint32_t n_agents, const struct emit_launch *launch)
+static void add_nodes(struct adp_strbuf *out, const struct adp_plan *plan,
+                      const struct emit_agent *agents, const struct emit_agent *const *sorted,
+                      uint32_t n_agents, const struct emit_launch *launch)
 {
 	adp_strbuf_addf(out,
-	                "# Agents of a node, one a line: node rank, processes, local GPU numbers (- = the first ones)%s.\n"
+	                "# Agents of a node, one a line: node rank, processes, local GPU numbers (- = "
+	                "the first ones)%s.\n"
 	                "agents_of() {\n"
 	                "\tcase $1 in\n",
-	                launch->max_connections ? ",\n# CUDA_DEVICE_MAX_CONNECTIONS (- = as it is)" : "");
+	                launch->max_connections ? ",\n# CUDA_DEVICE_MAX_CONNECTIONS (- = as it is)"
+	                                        : "");
 	for (uint32_t i = 0; i < n_agents;) {
 		const char *node = sorted[i]->node;
 
@@ -73,7 +78,8 @@ static void add_summary(struct adp_strbuf *out, const struct adp_plan *plan, uin
 	uint32_t n_micro = emit_equal_micro(plan);
 
 	adp_strbuf_addf(out,
-	                "# %u ranks under %u agents: tensor %u x context %u x data %u x pipeline %u (tensor fastest).\n"
+	                "# %u ranks under %u agents: tensor %u x context %u x data %u x pipeline %u "
+	                "(tensor fastest).\n"
 	                "# Global batch: %" PRIu64 " sequences of %" PRIu64 " tokens",
 	                adp_plan_world(plan), n_agents, plan->tp, plan->cp, plan->dp, plan->pp,
 	                plan->train.global_batch_seqs, plan->train.seq_tokens);
@@ -84,7 +90,8 @@ static void add_summary(struct adp_strbuf *out, const struct adp_plan *plan, uin
 		adp_strbuf_add(out, ", unequal over the replicas (plan.json).\n");
 }
 
-static void add_environment(struct adp_strbuf *out, const struct adp_plan *plan, const struct emit_launch *launch)
+static void add_environment(struct adp_strbuf *out, const struct adp_plan *plan,
+                            const struct emit_launch *launch)
 {
 	adp_strbuf_add(out, "# Agents with unequal process counts find their ranks through the store.\n"
 	                    "export TORCH_ELASTIC_WORKER_IDENTICAL=0\n");
@@ -95,7 +102,8 @@ static void add_environment(struct adp_strbuf *out, const struct adp_plan *plan,
 	if (launch->forbid_max_connections)
 		adp_strbuf_add(out, "unset CUDA_DEVICE_MAX_CONNECTIONS # Megatron-FSDP refuses 1\n");
 	if (launch->plan_file)
-		adp_strbuf_addf(out, "export ADP_PLAN=$here/%s # read by the Python module adp_torch\n", launch->plan_file);
+		adp_strbuf_addf(out, "export ADP_PLAN=$here/%s # read by the Python module adp_torch\n",
+		                launch->plan_file);
 	adp_strbuf_add(out, "\n");
 }
 
@@ -120,7 +128,8 @@ static const char script_run[] =
 	"\n"
 	"mapfile -t agents < <(agents_of \"$node\")\n"
 	"if ((${#agents[@]} == 0)); then\n"
-	"\tprintf 'launch.sh: the plan has no node %%q; set ADP_NODE to a name in %%q\\n' \"$node\" \"$here/ranks.csv\" >&2\n"
+	"\tprintf 'launch.sh: the plan has no node %%q; set ADP_NODE to a name in %%q\\n' \"$node\" "
+	"\"$here/ranks.csv\" >&2\n"
 	"\texit 2\n"
 	"fi\n"
 	"if ((${#agents[@]} == 1)); then\n"
@@ -154,8 +163,9 @@ static void add_settings(struct adp_strbuf *out, const struct emit_launch *launc
 	                    "node=${ADP_NODE:-${SLURMD_NODENAME:-$(uname -n)}}\n"
 	                    "master_addr=");
 	emit_shell_word(out, launch->master_addr);
-	adp_strbuf_addf(out, "\nmaster_addr=${MASTER_ADDR:-$master_addr}\nmaster_port=${MASTER_PORT:-%u}\n\n",
-	                launch->master_port);
+	adp_strbuf_addf(
+		out, "\nmaster_addr=${MASTER_ADDR:-$master_addr}\nmaster_port=${MASTER_PORT:-%u}\n\n",
+		launch->master_port);
 	adp_strbuf_add(out, "if (($# == 0)) || [[ $1 == -* ]]; then\n"
 	                    "\techo 'usage: launch.sh SCRIPT [ARGUMENT...]' >&2\n"
 	                    "\texit 2\n"
@@ -169,8 +179,9 @@ static void add_settings(struct adp_strbuf *out, const struct emit_launch *launc
 		adp_strbuf_add(out, "command=(\"$@\")\n");
 }
 
-void emit_launch_script(struct adp_strbuf *out, const struct adp_plan *plan, const struct emit_agent *agents,
-                        uint32_t n_agents, const struct emit_launch *launch)
+void emit_launch_script(struct adp_strbuf *out, const struct adp_plan *plan,
+                        const struct emit_agent *agents, uint32_t n_agents,
+                        const struct emit_launch *launch)
 {
 	struct adp_arena arena = {0};
 	const struct emit_agent **sorted = adp_arena_calloc(&arena, n_agents, sizeof *sorted);
@@ -191,15 +202,17 @@ void emit_launch_script(struct adp_strbuf *out, const struct adp_plan *plan, con
 	add_environment(out, plan, launch);
 	add_nodes(out, plan, agents, sorted, n_agents, launch);
 	adp_strbuf_addf(out, script_run, launch->max_connections ? ", connections" : "",
-	                launch->max_connections ? "\tif [[ $4 != - ]]; then export CUDA_DEVICE_MAX_CONNECTIONS=$4; fi\n" : "",
+	                launch->max_connections
+	                    ? "\tif [[ $4 != - ]]; then export CUDA_DEVICE_MAX_CONNECTIONS=$4; fi\n"
+	                    : "",
 	                n_agents);
 	adp_arena_fini(&arena);
 }
 
 /* ---- ranks.csv ------------------------------------------------------------------------ */
 
-void emit_rank_map(struct adp_strbuf *out, const struct adp_plan *plan, const struct emit_agent *agents,
-                   uint32_t n_agents)
+void emit_rank_map(struct adp_strbuf *out, const struct adp_plan *plan,
+                   const struct emit_agent *agents, uint32_t n_agents)
 {
 	adp_strbuf_add(out, "rank,node,gpu,stage,replica,tp,cp,local_rank,type\n");
 	for (uint32_t a = 0; a < n_agents; a++) {
@@ -210,8 +223,9 @@ void emit_rank_map(struct adp_strbuf *out, const struct adp_plan *plan, const st
 
 			adp_strbuf_addf(out, "%u,", rank);
 			emit_csv_field(out, agent->node);
-			adp_strbuf_addf(out, ",%u,%u,%u,%u,%u,%u,", agent->gpu_index[i], rank / (inner * plan->dp),
-			                rank / inner % plan->dp, rank % plan->tp, rank / plan->tp % plan->cp, i);
+			adp_strbuf_addf(out, ",%u,%u,%u,%u,%u,%u,", agent->gpu_index[i],
+			                rank / (inner * plan->dp), rank / inner % plan->dp, rank % plan->tp,
+			                rank / plan->tp % plan->cp, i);
 			emit_csv_field(out, plan->gpus[agent->gpu].type);
 			adp_strbuf_add(out, "\n");
 		}

@@ -14,23 +14,30 @@ static void add_layers(struct adp_strbuf *out, uint32_t n)
 		adp_strbuf_add(out, "t");
 }
 
-static int check_chunk(const struct adp_plan *plan, uint32_t stage, uint32_t chunk, uint32_t *next_layer,
-                       struct adp_error *err)
+static int check_chunk(const struct adp_plan *plan, uint32_t stage, uint32_t chunk,
+                       uint32_t *next_layer, struct adp_error *err)
 {
 	const struct adp_plan_stage *s = &plan->stages[stage];
 
 	if (s->n_chunks != plan->vpp)
-		return adp_fail(err, ADP_EINVAL, "stages[%u]: %u virtual stages, but the virtual pipeline degree is %u", stage,
-		                s->n_chunks, plan->vpp);
+		return adp_fail(err, ADP_EINVAL,
+		                "stages[%u]: %u virtual stages, but the virtual pipeline degree is %u",
+		                stage, s->n_chunks, plan->vpp);
 	if (s->embedding != (stage == 0) || s->head != (stage + 1 == plan->pp))
-		return adp_fail(err, ADP_EINVAL, "stages[%u]: Megatron has the embedding on the first stage and norm, head and "
-		                "loss on the last", stage);
+		return adp_fail(
+			err, ADP_EINVAL,
+			"stages[%u]: Megatron has the embedding on the first stage and norm, head and "
+			"loss on the last",
+			stage);
 	if (s->n_layers[chunk] > 0 && s->first_layer[chunk] != *next_layer)
-		return adp_fail(err, ADP_EINVAL, "stages[%u]: virtual stage %u starts at layer %u, expected layer %u; the "
-		                "layers must follow each other over all ranks' first virtual stages, then the second",
-		                stage, chunk, s->first_layer[chunk], *next_layer);
+		return adp_fail(
+			err, ADP_EINVAL,
+			"stages[%u]: virtual stage %u starts at layer %u, expected layer %u; the "
+			"layers must follow each other over all ranks' first virtual stages, then the second",
+			stage, chunk, s->first_layer[chunk], *next_layer);
 	if (s->n_layers[chunk] > plan->model.n_layers - *next_layer)
-		return adp_fail(err, ADP_EINVAL, "stages[%u]: virtual stage %u ends beyond the model's %u layers", stage,
+		return adp_fail(err, ADP_EINVAL,
+		                "stages[%u]: virtual stage %u ends beyond the model's %u layers", stage,
 		                chunk, plan->model.n_layers);
 	*next_layer += s->n_layers[chunk];
 	return ADP_OK;
@@ -60,7 +67,8 @@ int adp_emit_megatron_layout(char **out, const struct adp_plan *plan, struct adp
 	}
 	if (layer != plan->model.n_layers) {
 		adp_strbuf_fini(&text);
-		return adp_fail(err, ADP_EINVAL, "stages: %u layers in all, but the model has %u", layer, plan->model.n_layers);
+		return adp_fail(err, ADP_EINVAL, "stages: %u layers in all, but the model has %u", layer,
+		                plan->model.n_layers);
 	}
 	*out = adp_strbuf_steal(&text);
 	return *out ? ADP_OK : adp_nomem(err);

@@ -14,7 +14,8 @@ static const struct {
 	const char *note;
 } known_traits[] = {
 	{"rope-scaling", NULL,
-	 "rotary scaling: the plan does not carry it; append --use-rope-scaling and --rope-scaling-factor if the model needs it"},
+     "rotary scaling: the plan does not carry it; append --use-rope-scaling and "
+     "--rope-scaling-factor if the model needs it"},
 	{"shared-expert-gate", "--moe-shared-expert-gate", NULL},
 	{"window", NULL, NULL}, /* --window-size */
 	{"zero-centred-norm", "--apply-layernorm-1p", NULL},
@@ -24,7 +25,8 @@ static int refuse(const struct adp_plan *plan, const char *feature, struct adp_e
 {
 	char name[128];
 
-	return adp_fail(err, ADP_EINVAL, "model '%s': Megatron-Core %s has no flag for %s; plan with --engine torch",
+	return adp_fail(err, ADP_EINVAL,
+	                "model '%s': Megatron-Core %s has no flag for %s; plan with --engine torch",
 	                emit_show(name, sizeof name, plan->model.name), plan->engine_version, feature);
 }
 
@@ -65,7 +67,8 @@ static void add_attention(struct emit_args *args, const struct adp_plan *plan)
 	if (m->window_tokens) {
 		char window[32];
 
-		/* Transformer Engine counts the tokens to the left of the query; ours includes the query. */
+		/* Transformer Engine counts the tokens to the left of the query; ours includes the query.
+		 */
 		snprintf(window, sizeof window, "%u,0", m->window_tokens - 1);
 		emit_arg_text(args, "--window-size", window);
 	}
@@ -80,20 +83,27 @@ static int add_positions(struct emit_args *args, const struct adp_plan *plan, st
 	if (m->learned_positions && m->rope_theta > 0)
 		return refuse(plan, "learned positions together with rotary positions", err);
 	if (m->learned_positions && seq > max)
-		return adp_fail(err, ADP_EINVAL, "training.seqTokens: %" PRIu64 " tokens, but the model has learned only %" PRIu64
-		                " positions; plan with --seq %" PRIu64 " or lower", seq, max, max);
+		return adp_fail(err, ADP_EINVAL,
+		                "training.seqTokens: %" PRIu64
+		                " tokens, but the model has learned only %" PRIu64
+		                " positions; plan with --seq %" PRIu64 " or lower",
+		                seq, max, max);
 	if (m->rope_theta != floor(m->rope_theta) || m->rope_theta < 0 || m->rope_theta > exact)
 		return refuse(plan, "a rotary base that is not a whole number", err);
 	emit_arg_text(args, "--position-embedding-type",
-	              m->learned_positions ? "learned_absolute" : m->rope_theta > 0 ? "rope" : "none");
+	              m->learned_positions ? "learned_absolute"
+	              : m->rope_theta > 0  ? "rope"
+	                                   : "none");
 	if (m->rope_theta > 0)
 		emit_arg_count(args, "--rotary-base", (uint64_t)m->rope_theta);
 	emit_arg_count(args, "--max-position-embeddings", max > seq ? max : seq);
 	return ADP_OK;
 }
 
-/* hidden_act of the config to flags. Plain GELU is Megatron's default; its tanh form counts as the same. */
-static int add_activation(struct emit_args *args, const struct adp_plan *plan, struct adp_error *err)
+/* hidden_act of the config to flags. Plain GELU is Megatron's default; its tanh form counts as the
+ * same. */
+static int add_activation(struct emit_args *args, const struct adp_plan *plan,
+                          struct adp_error *err)
 {
 	const char *act = plan->model.activation;
 	bool gelu = strcmp(act, "gelu") == 0 || strncmp(act, "gelu_", strlen("gelu_")) == 0;
@@ -106,8 +116,8 @@ static int add_activation(struct emit_args *args, const struct adp_plan *plan, s
 	} else if (plan->model.gated && strcmp(act, "quick_gelu") == 0) {
 		emit_arg_flag(args, "--quick-geglu");
 	} else if (plan->model.gated || !gelu) {
-		snprintf(feature, sizeof feature, "the %s activation %s", plan->model.gated ? "gated" : "ungated",
-		         emit_show(shown, sizeof shown, act));
+		snprintf(feature, sizeof feature, "the %s activation %s",
+		         plan->model.gated ? "gated" : "ungated", emit_show(shown, sizeof shown, act));
 		return refuse(plan, feature, err);
 	}
 	return ADP_OK;
@@ -118,8 +128,10 @@ static int add_biases(struct emit_args *args, const struct adp_plan *plan, struc
 	const struct adp_plan_model *m = &plan->model;
 
 	if (m->out_bias != m->mlp_bias)
-		return refuse(plan, m->out_bias ? "a bias on the attention output without one on the MLP"
-		                                : "a bias on the MLP without one on the attention output", err);
+		return refuse(plan,
+		              m->out_bias ? "a bias on the attention output without one on the MLP"
+		                          : "a bias on the MLP without one on the attention output",
+		              err);
 	if (m->mlp_bias && !m->qkv_bias)
 		return refuse(plan, "biases everywhere but on query, key and value", err);
 	if (m->mlp_bias && m->n_experts && plan->etp != 1)
@@ -158,7 +170,8 @@ static void add_experts(struct emit_args *args, const struct adp_plan *plan)
 	if (m->n_dense_first) {
 		char pattern[64];
 
-		snprintf(pattern, sizeof pattern, "([0]*%u+[1]*%u)", m->n_dense_first, m->n_layers - m->n_dense_first);
+		snprintf(pattern, sizeof pattern, "([0]*%u+[1]*%u)", m->n_dense_first,
+		         m->n_layers - m->n_dense_first);
 		emit_arg_text(args, "--moe-layer-freq", pattern);
 	}
 	if (has_grouped_gemm(plan))
@@ -167,15 +180,19 @@ static void add_experts(struct emit_args *args, const struct adp_plan *plan)
 }
 
 /* Megatron pads the vocabulary to the next multiple of (divisor * tp). */
-static int add_vocabulary(struct emit_args *args, const struct adp_plan *plan, struct adp_error *err)
+static int add_vocabulary(struct emit_args *args, const struct adp_plan *plan,
+                          struct adp_error *err)
 {
 	const uint64_t usual = 128;
 	uint64_t vocab = plan->model.vocab, padded = plan->padded_vocab, step = usual * plan->tp;
 	uint64_t divisor = usual;
 
 	if (padded < vocab || padded % plan->tp != 0)
-		return adp_fail(err, ADP_EINVAL, "parallelism.paddedVocab: %" PRIu64 " must be a multiple of the tensor-parallel "
-		                "degree %u and at least the vocabulary %" PRIu64, padded, plan->tp, vocab);
+		return adp_fail(err, ADP_EINVAL,
+		                "parallelism.paddedVocab: %" PRIu64
+		                " must be a multiple of the tensor-parallel "
+		                "degree %u and at least the vocabulary %" PRIu64,
+		                padded, plan->tp, vocab);
 	if (vocab / step * step + (vocab % step ? step : 0) != padded)
 		divisor = padded / plan->tp; /* one step is then the whole table */
 	emit_arg_count(args, "--vocab-size", vocab);
@@ -190,18 +207,26 @@ static int check_sizes(const struct adp_plan *plan, struct adp_error *err)
 		const char *name;
 		uint64_t value;
 	} sizes[] = {
-		{"layers", m->n_layers}, {"hidden", m->hidden}, {"heads", m->n_heads}, {"kvHeads", m->n_kv_heads},
-		{"headDim", m->head_dim}, {"vocab", m->vocab}, {"ffnHidden", m->ffn_hidden + m->expert_ffn_hidden},
-		{"expertsPerToken", m->n_experts ? m->top_k : 1}, {"expertFfnHidden", m->n_experts ? m->expert_ffn_hidden : 1},
+		{"layers", m->n_layers},
+		{"hidden", m->hidden},
+		{"heads", m->n_heads},
+		{"kvHeads", m->n_kv_heads},
+		{"headDim", m->head_dim},
+		{"vocab", m->vocab},
+		{"ffnHidden", m->ffn_hidden + m->expert_ffn_hidden},
+		{"expertsPerToken", m->n_experts ? m->top_k : 1},
+		{"expertFfnHidden", m->n_experts ? m->expert_ffn_hidden : 1},
 	};
 
 	for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
 		if (sizes[i].value == 0)
 			return adp_fail(err, ADP_EINVAL, "model.%s: 0, must be at least 1", sizes[i].name);
 	if (m->n_experts && m->top_k > m->n_experts)
-		return adp_fail(err, ADP_EINVAL, "model.expertsPerToken: %u of %u experts", m->top_k, m->n_experts);
+		return adp_fail(err, ADP_EINVAL, "model.expertsPerToken: %u of %u experts", m->top_k,
+		                m->n_experts);
 	if (m->n_experts && m->n_dense_first >= m->n_layers)
-		return adp_fail(err, ADP_EINVAL, "model.denseLayersFirst: %u of %u layers, none is left for the experts",
+		return adp_fail(err, ADP_EINVAL,
+		                "model.denseLayersFirst: %u of %u layers, none is left for the experts",
 		                m->n_dense_first, m->n_layers);
 	return ADP_OK;
 }

@@ -19,33 +19,46 @@ static int check_batch(const struct adp_plan *plan, struct adp_error *err)
 	uint64_t batch = plan->train.global_batch_seqs;
 
 	if (n_micro == 0)
-		return adp_fail(err, ADP_EINVAL, "replicaGroups: Megatron gives every replica the same number of micro-batches, but "
-		                "this plan has unequal ones; plan with --engine megatron, or launch with --engine torch");
+		return adp_fail(
+			err, ADP_EINVAL,
+			"replicaGroups: Megatron gives every replica the same number of micro-batches, but "
+			"these have unequal ones; make the plan with adp plan --engine megatron");
 	if (plan->micro_batch_seqs * plan->dp * n_micro != batch)
-		return adp_fail(err, ADP_EINVAL, "training.globalBatchSeqs: %" PRIu64 " is not micro-batch %" PRIu64 " x %u replicas "
-		                "x %u micro-batches", batch, plan->micro_batch_seqs, plan->dp, n_micro);
+		return adp_fail(err, ADP_EINVAL,
+		                "training.globalBatchSeqs: %" PRIu64 " is not micro-batch %" PRIu64
+		                " x %u replicas "
+		                "x %u micro-batches",
+		                batch, plan->micro_batch_seqs, plan->dp, n_micro);
 	if (plan->vpp > 1 && n_micro % plan->pp != 0)
-		return adp_fail(err, ADP_EINVAL, "replicaGroups: %u micro-batches, but Megatron's interleaved schedule needs a multiple "
-		                "of the pipeline degree %u", n_micro, plan->pp);
+		return adp_fail(
+			err, ADP_EINVAL,
+			"replicaGroups: %u micro-batches, but Megatron's interleaved schedule needs a multiple "
+			"of the pipeline degree %u",
+			n_micro, plan->pp);
 	return ADP_OK;
 }
 
-static int check_divides(uint64_t whole, const char *what, uint64_t parts, const char *degree, struct adp_error *err)
+static int check_divides(uint64_t whole, const char *what, uint64_t parts, const char *degree,
+                         struct adp_error *err)
 {
 	if (parts != 0 && whole % parts == 0)
 		return ADP_OK;
-	return adp_fail(err, ADP_EINVAL, "%" PRIu64 " %s cannot be divided by %s %" PRIu64, whole, what, degree, parts);
+	return adp_fail(err, ADP_EINVAL, "%" PRIu64 " %s cannot be divided by %s %" PRIu64, whole, what,
+	                degree, parts);
 }
 
-static int check_degrees(const struct adp_plan *plan, const struct adp_engine *engine, struct adp_error *err)
+static int check_degrees(const struct adp_plan *plan, const struct adp_engine *engine,
+                         struct adp_error *err)
 {
 	const struct adp_plan_model *m = &plan->model;
 	uint32_t low = m->n_kv_heads < plan->tp ? m->n_kv_heads : plan->tp;
 	uint32_t high = m->n_kv_heads < plan->tp ? plan->tp : m->n_kv_heads;
 	int rc = check_divides(m->n_heads, "attention heads", plan->tp, "tensor-parallel degree", err);
 
-	if (rc == ADP_OK && (low == 0 || high % low != 0 || (m->n_kv_heads < plan->tp && !engine->kv_replication)))
-		rc = adp_fail(err, ADP_EINVAL, "%u KV heads cannot be divided by tensor-parallel degree %u%s", m->n_kv_heads,
+	if (rc == ADP_OK &&
+	    (low == 0 || high % low != 0 || (m->n_kv_heads < plan->tp && !engine->kv_replication)))
+		rc = adp_fail(err, ADP_EINVAL,
+		              "%u KV heads cannot be divided by tensor-parallel degree %u%s", m->n_kv_heads,
 		              plan->tp, engine->kv_replication ? ", nor repeated to it" : "");
 	if (rc == ADP_OK && m->ffn_hidden)
 		rc = check_divides(m->ffn_hidden, "MLP columns", plan->tp, "tensor-parallel degree", err);
@@ -53,41 +66,55 @@ static int check_degrees(const struct adp_plan *plan, const struct adp_engine *e
 		rc = check_divides(plan->train.seq_tokens, "tokens of a sequence", 2 * (uint64_t)plan->cp,
 		                   "twice the context-parallel degree,", err);
 	if (rc == ADP_OK && plan->sequence_parallel)
-		rc = check_divides(plan->train.seq_tokens, "tokens of a sequence", (uint64_t)plan->tp * plan->cp,
-		                   "tensor- times context-parallel degree", err);
+		rc = check_divides(plan->train.seq_tokens, "tokens of a sequence",
+		                   (uint64_t)plan->tp * plan->cp, "tensor- times context-parallel degree",
+		                   err);
 	if (rc || m->n_experts == 0)
 		return rc;
 	rc = check_divides(m->n_experts, "experts", plan->ep, "expert-parallel degree", err);
 	if (rc == ADP_OK)
-		rc = check_divides(m->expert_ffn_hidden, "columns of an expert", plan->etp, "expert tensor-parallel degree", err);
+		rc = check_divides(m->expert_ffn_hidden, "columns of an expert", plan->etp,
+		                   "expert tensor-parallel degree", err);
 	if (rc == ADP_OK)
-		rc = check_divides((uint64_t)plan->tp * plan->cp * plan->dp, "ranks of a stage", (uint64_t)plan->ep * plan->etp,
+		rc = check_divides((uint64_t)plan->tp * plan->cp * plan->dp, "ranks of a stage",
+		                   (uint64_t)plan->ep * plan->etp,
 		                   "expert times expert tensor-parallel degree", err);
 	if (rc == ADP_OK && plan->tp > 1 && !plan->sequence_parallel)
-		rc = adp_fail(err, ADP_EINVAL, "Megatron trains experts with tensor parallelism only together with sequence "
+		rc = adp_fail(err, ADP_EINVAL,
+		              "Megatron trains experts with tensor parallelism only together with sequence "
 		              "parallelism; plan with sequence parallelism on");
 	return rc;
 }
 
 static int check_memory_levers(const struct adp_plan *plan, struct adp_error *err)
 {
-	bool sgd = plan->train.optimizer == ADP_OPTIMIZER_SGD || plan->train.optimizer == ADP_OPTIMIZER_SGD_MOMENTUM;
+	bool sgd = plan->train.optimizer == ADP_OPTIMIZER_SGD ||
+	           plan->train.optimizer == ADP_OPTIMIZER_SGD_MOMENTUM;
 
 	for (uint32_t s = 1; s < plan->pp; s++)
 		if (plan->stages[s].recompute != plan->stages[0].recompute)
-			return adp_fail(err, ADP_EINVAL, "stages[%u].recompute: Megatron has one choice for all stages, but this plan "
-			                "has %s there and %s on stage 0", s, adp_recompute_name(plan->stages[s].recompute),
-			                adp_recompute_name(plan->stages[0].recompute));
+			return adp_fail(
+				err, ADP_EINVAL,
+				"stages[%u].recompute: Megatron has one choice for all stages, but this plan "
+				"has %s there and %s on stage 0",
+				s, adp_recompute_name(plan->stages[s].recompute),
+				adp_recompute_name(plan->stages[0].recompute));
 	if (plan->zero_stage > 3)
-		return adp_fail(err, ADP_EINVAL, "parallelism.zeroStage: %u, expected 0 to 3", plan->zero_stage);
-	if (emit_megatron_fsdp(plan) && plan->pp > 1)
-		return adp_fail(err, ADP_EINVAL, "parallelism: Megatron-FSDP (ZeRO stage %u) is not run with a pipeline; plan with "
-		                "ZeRO stage 0 or 1, or with --pp 1", plan->zero_stage);
-	if (sgd && plan->zero_stage > 0)
-		return adp_fail(err, ADP_EINVAL, "training.optimizer: Megatron's distributed optimizer (ZeRO stage %u) runs Adam only",
+		return adp_fail(err, ADP_EINVAL, "parallelism.zeroStage: %u, expected 0 to 3",
 		                plan->zero_stage);
-	return check_divides((uint64_t)plan->dp * plan->cp, "data- times context-parallel ranks", plan->shard_gpus,
-	                     "the ZeRO group of", err);
+	if (emit_megatron_fsdp(plan) && plan->pp > 1)
+		return adp_fail(
+			err, ADP_EINVAL,
+			"parallelism: Megatron-FSDP (ZeRO stage %u) is not run with a pipeline; plan with "
+			"ZeRO stage 0 or 1, or with --pp 1",
+			plan->zero_stage);
+	if (sgd && plan->zero_stage > 0)
+		return adp_fail(
+			err, ADP_EINVAL,
+			"training.optimizer: Megatron's distributed optimizer (ZeRO stage %u) runs Adam only",
+			plan->zero_stage);
+	return check_divides((uint64_t)plan->dp * plan->cp, "data- times context-parallel ranks",
+	                     plan->shard_gpus, "the ZeRO group of", err);
 }
 
 /* ---- flags ------------------------------------------------------------------------------ */
@@ -118,7 +145,8 @@ static int add_parallel(struct emit_args *args, const struct adp_plan *plan, str
 static void add_batch(struct emit_args *args, const struct adp_plan *plan)
 {
 	const struct adp_train *train = &plan->train;
-	double steps = ceil(train->tokens / ((double)train->global_batch_seqs * (double)train->seq_tokens));
+	double steps = ceil(train->tokens /
+	                    ((double)train->global_batch_seqs * (double)train->seq_tokens));
 
 	emit_arg_count(args, "--seq-length", train->seq_tokens);
 	emit_arg_count(args, "--micro-batch-size", plan->micro_batch_seqs);
@@ -147,7 +175,8 @@ static int add_precision(struct emit_args *args, const struct adp_plan *plan, st
 	case ADP_N_PRECISIONS:
 		break;
 	}
-	return adp_fail(err, ADP_EINVAL, "training.precision: %d is not a precision", (int)plan->train.precision);
+	return adp_fail(err, ADP_EINVAL, "training.precision: %d is not a precision",
+	                (int)plan->train.precision);
 }
 
 static void add_memory(struct emit_args *args, const struct adp_plan *plan)
@@ -178,7 +207,8 @@ static void add_memory(struct emit_args *args, const struct adp_plan *plan)
 		emit_arg_flag(args, "--no-gradient-accumulation-fusion");
 	}
 	if (plan->zero_stage == 3)
-		emit_arg_flag(args, "--init-model-with-meta-device"); /* no GPU ever holds the whole model */
+		emit_arg_flag(args,
+		              "--init-model-with-meta-device"); /* no GPU ever holds the whole model */
 }
 
 static void add_optimizer(struct emit_args *args, const struct adp_plan *plan)
@@ -204,7 +234,9 @@ static void add_optimizer(struct emit_args *args, const struct adp_plan *plan)
 /* Whether another layout can resume is decided by the flags of the first launch. */
 static void add_checkpoint(struct emit_args *args, const struct adp_plan *plan)
 {
-	double interval = plan->step.step_s > 0 ? floor(plan->time.checkpoint_interval_s / plan->step.step_s) : 0;
+	double interval = plan->step.step_s > 0
+	                      ? floor(plan->time.checkpoint_interval_s / plan->step.step_s)
+	                      : 0;
 
 	if (emit_megatron_fsdp(plan)) {
 		emit_arg_text(args, "--ckpt-format", "fsdp_dtensor");
@@ -216,8 +248,8 @@ static void add_checkpoint(struct emit_args *args, const struct adp_plan *plan)
 		emit_arg_count(args, "--save-interval", (uint64_t)interval);
 }
 
-int emit_megatron_run(struct emit_args *args, const struct adp_plan *plan, const struct adp_engine *engine,
-                      struct adp_error *err)
+int emit_megatron_run(struct emit_args *args, const struct adp_plan *plan,
+                      const struct adp_engine *engine, struct adp_error *err)
 {
 	int rc = check_batch(plan, err);
 

@@ -24,7 +24,8 @@ void emit_shell_word(struct adp_strbuf *out, const char *text)
 void emit_csv_field(struct adp_strbuf *out, const char *text)
 {
 	size_t len = strlen(text);
-	bool quote = len == 0 || strpbrk(text, ",\"\r\n") || text[0] == ' ' || text[len - 1] == ' ' || text[0] == '#';
+	bool quote = len == 0 || strpbrk(text, ",\"\r\n") || text[0] == ' ' || text[len - 1] == ' ' ||
+	             text[0] == '#';
 
 	if (!quote) {
 		adp_strbuf_add(out, text);
@@ -74,7 +75,7 @@ bool emit_is_address(const char *text)
 	if (len == 0 || len > MAX_HOST_NAME)
 		return false;
 	if (text[0] == '[')
-		return len >= 4 && strspn(text + 1, "0123456789abcdefABCDEF:.") == len - 2 && text[len - 1] == ']' &&
-		       strchr(text, ':');
+		return len >= 4 && strspn(text + 1, "0123456789abcdefABCDEF:.") == len - 2 &&
+		       text[len - 1] == ']' && strchr(text, ':');
 	return strspn(text, alnum) > 0 && strspn(text, host) == len;
 }

@@ -5,9 +5,11 @@
 #include "adp/emit.h"
 #include "plan_fixture.h"
 
-/* Include after cmocka.h. Plans that Megatron runs, from those of plan_fixture.h; tests change them. */
+/* Include after cmocka.h. Plans that Megatron runs, from those of plan_fixture.h; tests change
+ * them. */
 
-/* 80 layers as 27, 27 on H100 and 13, 13 on A100; tensor 8, data 8, pipeline 4, 128 micro-batches of 1. */
+/* 80 layers as 27, 27 on H100 and 13, 13 on A100; tensor 8, data 8, pipeline 4, 128 micro-batches
+ * of 1. */
 static inline struct adp_plan *emit_uneven(void)
 {
 	struct adp_plan *plan = fixture_mixed();
@@ -17,7 +19,8 @@ static inline struct adp_plan *emit_uneven(void)
 	return plan;
 }
 
-/* 8 layers of experts, 2 on each of 2 ranks' 2 virtual stages; tensor 2, data 2, expert 2, 4 micro-batches of 2. */
+/* 8 layers of experts, 2 on each of 2 ranks' 2 virtual stages; tensor 2, data 2, expert 2, 4
+ * micro-batches of 2. */
 static inline struct adp_plan *emit_uniform(void)
 {
 	static const uint32_t first[2][2] = {{0, 4}, {2, 6}}, layers[] = {2, 2};

@@ -10,7 +10,9 @@
 #include "emit/emit_internal.h"
 #include "support/fault_sweep.h"
 
-#define ARGS(...) ((const struct emit_arg[]){__VA_ARGS__}), sizeof((const struct emit_arg[]){__VA_ARGS__}) / sizeof(struct emit_arg)
+#define ARGS(...)                                                                                  \
+	((const struct emit_arg[]){__VA_ARGS__}),                                                      \
+		sizeof((const struct emit_arg[]){__VA_ARGS__}) / sizeof(struct emit_arg)
 
 static void accept(const struct emit_arg *args, size_t n, const char *version)
 {
@@ -20,7 +22,8 @@ static void accept(const struct emit_arg *args, size_t n, const char *version)
 		fail_msg("%s", err.text);
 }
 
-static void refuse(const struct emit_arg *args, size_t n, const char *version, int code, const char *part)
+static void refuse(const struct emit_arg *args, size_t n, const char *version, int code,
+                   const char *part)
 {
 	struct adp_error err = {0};
 	int rc = emit_flags_check(args, (uint32_t)n, version, &err);
@@ -32,11 +35,14 @@ static void refuse(const struct emit_arg *args, size_t n, const char *version, i
 static void known_flags_with_fitting_values_pass(void **state)
 {
 	(void)state;
-	accept(ARGS({"--bf16", NULL}, {"--num-layers", "80"}, {"--normalization", "RMSNorm"}, {"--window-size", "127,0"},
-	            {"--hidden-dropout", "0.0"}, {"--pipeline-model-parallel-size", "2"},
-	            {"--pipeline-model-parallel-layout", "Et*3|t*5L"}, {"--save", "/path with blanks"}), "0.16.1");
+	accept(ARGS({"--bf16", NULL}, {"--num-layers", "80"}, {"--normalization", "RMSNorm"},
+	            {"--window-size", "127,0"}, {"--hidden-dropout", "0.0"},
+	            {"--pipeline-model-parallel-size", "2"},
+	            {"--pipeline-model-parallel-layout", "Et*3|t*5L"}, {"--save", "/path with blanks"}),
+	       "0.16.1");
 	accept(ARGS({"--num-experts", "4"}, {"--moe-router-topk", "2"}, {"--moe-ffn-hidden-size", "8"},
-	            {"--moe-layer-freq", "([0]*3+[1]*5)"}), "0.16.1");
+	            {"--moe-layer-freq", "([0]*3+[1]*5)"}),
+	       "0.16.1");
 	accept(ARGS({"--bf16", NULL}), "0.16");
 	accept(ARGS({"--bf16", NULL}), "1");
 }
@@ -50,14 +56,29 @@ static void unknown_flags_are_our_own_fault(void **state)
 static void values_of_another_type_are_refused(void **state)
 {
 	static const struct emit_arg bad[] = {
-		{"--num-layers", NULL},         {"--num-layers", "0"},      {"--num-layers", "-1"},
-		{"--num-layers", "8x"},         {"--num-layers", ""},       {"--num-layers", "99999999999999999999"},
-		{"--bf16", "true"},             {"--normalization", "rms"}, {"--normalization", "LayerNorm RMSNorm"},
-		{"--hidden-dropout", "nan"},    {"--hidden-dropout", "1e999"}, {"--hidden-dropout", "0.0.1"},
-		{"--window-size", "127"},       {"--window-size", "127,"},  {"--window-size", "127,0,1"},
-		{"--moe-layer-freq", "[1]"},    {"--moe-layer-freq", "(__import__('os'))"}, {"--moe-layer-freq", "0"},
-		{"--pipeline-model-parallel-layout", "t*3|L"}, {"--pipeline-model-parallel-layout", "Et*3|x*5L"},
-		{"--pipeline-model-parallel-layout", "Et"},    {"--save", "two\nlines"}, {"--save", ""},
+		{"--num-layers", NULL},
+		{"--num-layers", "0"},
+		{"--num-layers", "-1"},
+		{"--num-layers", "8x"},
+		{"--num-layers", ""},
+		{"--num-layers", "99999999999999999999"},
+		{"--bf16", "true"},
+		{"--normalization", "rms"},
+		{"--normalization", "LayerNorm RMSNorm"},
+		{"--hidden-dropout", "nan"},
+		{"--hidden-dropout", "1e999"},
+		{"--hidden-dropout", "0.0.1"},
+		{"--window-size", "127"},
+		{"--window-size", "127,"},
+		{"--window-size", "127,0,1"},
+		{"--moe-layer-freq", "[1]"},
+		{"--moe-layer-freq", "(__import__('os'))"},
+		{"--moe-layer-freq", "0"},
+		{"--pipeline-model-parallel-layout", "t*3|L"},
+		{"--pipeline-model-parallel-layout", "Et*3|x*5L"},
+		{"--pipeline-model-parallel-layout", "Et"},
+		{"--save", "two\nlines"},
+		{"--save", ""},
 	};
 
 	(void)state;
@@ -74,29 +95,34 @@ static void a_flag_given_twice_is_refused(void **state)
 static void exclusions_are_kept(void **state)
 {
 	(void)state;
-	refuse(ARGS({"--bf16", NULL}, {"--fp16", NULL}), "0.16.1", ADP_EINTERNAL, "--bf16 excludes --fp16");
-	refuse(ARGS({"--pipeline-model-parallel-size", "2"}, {"--pipeline-model-parallel-layout", "Et*3|t*5L"},
-	            {"--num-layers-per-virtual-pipeline-stage", "2"}), "0.16.1", ADP_EINTERNAL, "excludes --num-layers-per-virtual-pipeline-stage");
-	refuse(ARGS({"--pipeline-model-parallel-size", "1"}, {"--pipeline-model-parallel-layout", "Et*8L"}), "0.16.1",
-	       ADP_EINTERNAL, "excludes --pipeline-model-parallel-size=1");
+	refuse(ARGS({"--bf16", NULL}, {"--fp16", NULL}), "0.16.1", ADP_EINTERNAL,
+	       "--bf16 excludes --fp16");
+	refuse(ARGS({"--pipeline-model-parallel-size", "2"},
+	            {"--pipeline-model-parallel-layout", "Et*3|t*5L"},
+	            {"--num-layers-per-virtual-pipeline-stage", "2"}),
+	       "0.16.1", ADP_EINTERNAL, "excludes --num-layers-per-virtual-pipeline-stage");
+	refuse(ARGS({"--pipeline-model-parallel-size", "1"},
+	            {"--pipeline-model-parallel-layout", "Et*8L"}),
+	       "0.16.1", ADP_EINTERNAL, "excludes --pipeline-model-parallel-size=1");
 	accept(ARGS({"--tensor-model-parallel-size", "2"}, {"--sequence-parallel", NULL}), "0.16.1");
-	refuse(ARGS({"--tensor-model-parallel-size", "1"}, {"--sequence-parallel", NULL}), "0.16.1", ADP_EINTERNAL,
-	       "excludes --tensor-model-parallel-size=1");
+	refuse(ARGS({"--tensor-model-parallel-size", "1"}, {"--sequence-parallel", NULL}), "0.16.1",
+	       ADP_EINTERNAL, "excludes --tensor-model-parallel-size=1");
 }
 
 static void requirements_are_kept(void **state)
 {
 	(void)state;
-	refuse(ARGS({"--num-query-groups", "8"}), "0.16.1", ADP_EINTERNAL, "--num-query-groups needs --group-query-attention");
-	refuse(ARGS({"--overlap-grad-reduce", NULL}, {"--overlap-param-gather", NULL}), "0.16.1", ADP_EINTERNAL,
-	       "needs --use-distributed-optimizer|--use-megatron-fsdp");
-	refuse(ARGS({"--optimizer", "sgd"}, {"--use-distributed-optimizer", NULL}), "0.16.1", ADP_EINTERNAL,
-	       "needs --optimizer=adam");
+	refuse(ARGS({"--num-query-groups", "8"}), "0.16.1", ADP_EINTERNAL,
+	       "--num-query-groups needs --group-query-attention");
+	refuse(ARGS({"--overlap-grad-reduce", NULL}, {"--overlap-param-gather", NULL}), "0.16.1",
+	       ADP_EINTERNAL, "needs --use-distributed-optimizer|--use-megatron-fsdp");
+	refuse(ARGS({"--optimizer", "sgd"}, {"--use-distributed-optimizer", NULL}), "0.16.1",
+	       ADP_EINTERNAL, "needs --optimizer=adam");
 	accept(ARGS({"--optimizer", "adam"}, {"--use-distributed-optimizer", NULL}), "0.16.1");
-	refuse(ARGS({"--dist-ckpt-optim-fully-reshardable", NULL}, {"--ckpt-format", "fsdp_dtensor"}), "0.16.1",
-	       ADP_EINTERNAL, "needs --ckpt-format=torch_dist");
-	refuse(ARGS({"--rotary-base", "10000"}, {"--position-embedding-type", "none"}), "0.16.1", ADP_EINTERNAL,
-	       "needs --position-embedding-type=rope");
+	refuse(ARGS({"--dist-ckpt-optim-fully-reshardable", NULL}, {"--ckpt-format", "fsdp_dtensor"}),
+	       "0.16.1", ADP_EINTERNAL, "needs --ckpt-format=torch_dist");
+	refuse(ARGS({"--rotary-base", "10000"}, {"--position-embedding-type", "none"}), "0.16.1",
+	       ADP_EINTERNAL, "needs --position-embedding-type=rope");
 }
 
 static void flags_newer_than_the_engine_are_refused(void **state)
@@ -106,13 +132,15 @@ static void flags_newer_than_the_engine_are_refused(void **state)
 
 	(void)state;
 	accept(args, 2, "0.13.0");
-	refuse(args, 2, "0.12.3", ADP_EINVAL, "Megatron-Core 0.12.3 has no --pipeline-model-parallel-layout, which this plan "
-	                                      "needs (since 0.13.0)");
+	refuse(args, 2, "0.12.3", ADP_EINVAL,
+	       "Megatron-Core 0.12.3 has no --pipeline-model-parallel-layout, which this plan "
+	       "needs (since 0.13.0)");
 }
 
 static void versions_that_are_none_are_refused(void **state)
 {
-	static const char *const bad[] = {"", "nightly", "0.16.1rc0", "0..1", "0.16.1.2", "1000", "0.16.", "v0.16"};
+	static const char *const bad[] = {"",         "nightly", "0.16.1rc0", "0..1",
+	                                  "0.16.1.2", "1000",    "0.16.",     "v0.16"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)

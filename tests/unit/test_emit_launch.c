@@ -20,22 +20,36 @@ struct place {
 	uint32_t first_gpu, n_gpus;
 };
 
-/* A data-parallel plan of one GPU type over these places, in rank order; ends with a NULL node. Tensor tp. */
-static void place(struct adp_plan *plan, struct adp_plan_run *runs, const struct place *places, uint32_t tp)
+/* A data-parallel plan of one GPU type over these places, in rank order; ends with a NULL node.
+ * Tensor tp. */
+static void place(struct adp_plan *plan, struct adp_plan_run *runs, const struct place *places,
+                  uint32_t tp)
 {
 	static struct adp_plan_gpu gpu = {.type = "G", .alias = "G", .arch = "Hopper"};
 	uint32_t rank = 0;
 
-	*plan = (struct adp_plan){.gpus = &gpu, .n_gpu_types = 1, .runs = runs, .tp = tp, .pp = 1, .vpp = 1, .cp = 1, .ep = 1, .etp = 1};
+	*plan = (struct adp_plan){.gpus = &gpu,
+	                          .n_gpu_types = 1,
+	                          .runs = runs,
+	                          .tp = tp,
+	                          .pp = 1,
+	                          .vpp = 1,
+	                          .cp = 1,
+	                          .ep = 1,
+	                          .etp = 1};
 	for (; places->node; places++) {
-		runs[plan->n_runs++] = (struct adp_plan_run){.first_rank = rank, .n_nodes = 1, .gpus_per_node = places->n_gpus,
-		                                             .nodes = &places->node, .gpu_index = locals + places->first_gpu};
+		runs[plan->n_runs++] = (struct adp_plan_run){.first_rank = rank,
+		                                             .n_nodes = 1,
+		                                             .gpus_per_node = places->n_gpus,
+		                                             .nodes = &places->node,
+		                                             .gpu_index = locals + places->first_gpu};
 		rank += places->n_gpus;
 	}
 	plan->dp = rank / tp;
 }
 
-static void expect_agents(const struct place *places, uint32_t tp, const struct emit_agent *want, uint32_t n_want)
+static void expect_agents(const struct place *places, uint32_t tp, const struct emit_agent *want,
+                          uint32_t n_want)
 {
 	struct adp_plan plan;
 	struct adp_plan_run runs[8];
@@ -56,8 +70,8 @@ static void expect_agents(const struct place *places, uint32_t tp, const struct 
 	}
 	adp_arena_fini(&arena);
 }
-#define AGENTS(places, tp, ...)                                                                       \
-	expect_agents(places, tp, (const struct emit_agent[]){__VA_ARGS__},                           \
+#define AGENTS(places, tp, ...)                                                                    \
+	expect_agents(places, tp, (const struct emit_agent[]){__VA_ARGS__},                            \
 	              sizeof((const struct emit_agent[]){__VA_ARGS__}) / sizeof(struct emit_agent))
 
 static void nodes_with_unequal_gpus_get_their_own_counts(void **state)
@@ -67,7 +81,8 @@ static void nodes_with_unequal_gpus_get_their_own_counts(void **state)
 	static const struct place two[] = {{"a", 0, 4}, {"b", 0, 1}, {NULL, 0, 0}};
 
 	(void)state;
-	AGENTS(three, 1, {"a", 0, 2, 0, NULL, true}, {"b", 2, 3, 0, NULL, true}, {"c", 5, 3, 0, NULL, true});
+	AGENTS(three, 1, {"a", 0, 2, 0, NULL, true}, {"b", 2, 3, 0, NULL, true},
+	       {"c", 5, 3, 0, NULL, true});
 	AGENTS(two, 1, {"a", 0, 4, 0, NULL, true}, {"b", 4, 1, 0, NULL, true});
 }
 
@@ -81,11 +96,12 @@ static void consecutive_ranks_of_a_node_are_one_agent(void **state)
 
 static void separated_ranks_of_a_node_are_two_agents_with_their_gpus(void **state)
 {
-	static const struct place places[] = {{"a", 0, 2}, {"b", 0, 2}, {"a", 2, 2}, {"b", 2, 2}, {NULL, 0, 0}};
+	static const struct place places[] = {
+		{"a", 0, 2}, {"b", 0, 2}, {"a", 2, 2}, {"b", 2, 2}, {NULL, 0, 0}};
 
 	(void)state;
-	AGENTS(places, 2, {"a", 0, 2, 0, NULL, true}, {"b", 2, 2, 0, NULL, true}, {"a", 4, 2, 0, NULL, false},
-	       {"b", 6, 2, 0, NULL, false});
+	AGENTS(places, 2, {"a", 0, 2, 0, NULL, true}, {"b", 2, 2, 0, NULL, true},
+	       {"a", 4, 2, 0, NULL, false}, {"b", 6, 2, 0, NULL, false});
 }
 
 static void a_group_larger_than_its_nodes_may_span_whole_ones(void **state)
@@ -120,8 +136,10 @@ static void a_tensor_group_torn_over_nodes_is_refused(void **state)
 	static const struct place tail[] = {{"a", 0, 4}, {"b", 0, 3}, {"c", 0, 1}, {NULL, 0, 0}};
 
 	(void)state;
-	expect_torn(places, 4, "group of ranks 0 to 3 is torn: only a part of it lies on node 'a' (ranks 1 to 4)");
-	expect_torn(tail, 4, "group of ranks 4 to 7 is torn: only a part of it lies on node 'b' (ranks 4 to 6)");
+	expect_torn(places, 4,
+	            "group of ranks 0 to 3 is torn: only a part of it lies on node 'a' (ranks 1 to 4)");
+	expect_torn(tail, 4,
+	            "group of ranks 4 to 7 is torn: only a part of it lies on node 'b' (ranks 4 to 6)");
 }
 
 static void placements_that_miss_ranks_are_refused(void **state)
@@ -194,7 +212,8 @@ static void expect_field(const char *text)
 
 static void csv_fields_read_back_as_they_were(void **state)
 {
-	static const char *const texts[] = {"plain", "", "a,b", "say \"hi\"", "two\nlines", "cr\r\nlf", " blanks ", "#x", "-n", "é"};
+	static const char *const texts[] = {"plain",    "",         "a,b", "say \"hi\"", "two\nlines",
+	                                    "cr\r\nlf", " blanks ", "#x",  "-n",         "é"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
@@ -203,9 +222,10 @@ static void csv_fields_read_back_as_they_were(void **state)
 
 static void only_host_names_and_addresses_are_addresses(void **state)
 {
-	static const char *const good[] = {"node-1", "10.0.0.1", "gpu_7.rack-2.example", "[fe80::1]", "[::ffff:10.0.0.1]"};
-	static const char *const bad[] = {"",     "-rf",  "a b",   "a;b",  "$(x)", "a\nb", "'a'", "[::1",
-	                                  "[]",   "[a]",  "::1",   "a:1",  "é",    ".a",   "[::1]x"};
+	static const char *const good[] = {"node-1", "10.0.0.1", "gpu_7.rack-2.example", "[fe80::1]",
+	                                   "[::ffff:10.0.0.1]"};
+	static const char *const bad[] = {"",   "-rf", "a b", "a;b", "$(x)", "a\nb", "'a'",   "[::1",
+	                                  "[]", "[a]", "::1", "a:1", "é",    ".a",   "[::1]x"};
 	char longest[255];
 
 	(void)state;
@@ -228,7 +248,8 @@ static void names_in_errors_are_made_printable_and_cut(void **state)
 	(void)state;
 	assert_string_equal(emit_show(out, sizeof out, "a\nb\x7f"), "a\\x0ab\\x7f");
 	memset(text, 'x', 63);
-	memcpy(text + 63, "é!", sizeof "é!"); /* two bytes, one within the 64 that are shown: cut before it */
+	memcpy(text + 63, "é!",
+	       sizeof "é!"); /* two bytes, one within the 64 that are shown: cut before it */
 	emit_show(out, sizeof out, text);
 	assert_int_equal(strlen(out), 63 + 3);
 	assert_string_equal(out + 63, "...");
@@ -262,10 +283,12 @@ static void each_node_starts_its_own_agents(void **state)
 	(void)state;
 	emit_ok(&set, plan);
 	script = emit_content(&set, "launch.sh");
-	/* Stage 0 has GPUs 0 and 1 of both nodes, stage 1 GPUs 2 and 3: agents 0 and 2 on the first node. */
+	/* Stage 0 has GPUs 0 and 1 of both nodes, stage 1 GPUs 2 and 3: agents 0 and 2 on the first
+	 * node. */
 	assert_non_null(strstr(script, "\t'big[1]') printf '%s\\n' '0 2 - 1' '2 2 2,3 1' ;;\n"));
 	assert_non_null(strstr(script, "\t'small\\2') printf '%s\\n' '1 2 - 1' '3 2 2,3 1' ;;\n"));
-	assert_non_null(strstr(script, "torchrun --nnodes=4 --node-rank=\"$1\" --nproc-per-node=\"$2\""));
+	assert_non_null(
+		strstr(script, "torchrun --nnodes=4 --node-rank=\"$1\" --nproc-per-node=\"$2\""));
 	assert_non_null(strstr(script, "master_addr='head.example'\n"));
 	assert_non_null(strstr(script, "master_port=${MASTER_PORT:-6000}\n"));
 	assert_true(set.files[1].executable);
@@ -281,7 +304,8 @@ static void blackwell_needs_no_single_connection(void **state)
 	(void)state;
 	plan->gpus[0].arch = "Blackwell";
 	emit_ok(&set, plan);
-	assert_non_null(strstr(emit_content(&set, "launch.sh"), "'0 2 - -' '2 2 2,3 -'")); /* the other type is older */
+	assert_non_null(strstr(emit_content(&set, "launch.sh"),
+	                       "'0 2 - -' '2 2 2,3 -'")); /* the other type is older */
 	assert_non_null(strstr(emit_content(&set, "launch.sh"), "'1 2 - 1' '3 2 2,3 1'"));
 	adp_emit_fini(&set);
 	plan->gpus[1].arch = "Blackwell Ultra";
@@ -303,7 +327,8 @@ static void the_torch_plan_travels_with_the_script(void **state)
 	emit_ok(&set, plan);
 	assert_string_equal(set.files[0].name, "launch.sh");
 	assert_non_null(strstr(set.files[0].content, "export ADP_PLAN=$here/plan.json"));
-	assert_non_null(strstr(set.files[0].content, "sequences of 512 tokens, unequal over the replicas"));
+	assert_non_null(
+		strstr(set.files[0].content, "sequences of 512 tokens, unequal over the replicas"));
 	json = emit_content(&set, "plan.json");
 	if (adp_plan_read(&back, json, strlen(json), "plan.json", &err))
 		fail_msg("%s", err.text);

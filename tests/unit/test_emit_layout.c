@@ -11,7 +11,8 @@
 #include "base/alloc.h"
 #include "support/fault_sweep.h"
 
-/* A plan of pp stages with vpp virtual stages; layers[chunk * pp + stage]. Only what the layout reads. */
+/* A plan of pp stages with vpp virtual stages; layers[chunk * pp + stage]. Only what the layout
+ * reads. */
 struct shape {
 	struct adp_plan plan;
 	struct adp_plan_stage stages[8];
@@ -30,8 +31,11 @@ static void shape_init(struct shape *s, uint32_t pp, uint32_t vpp, const uint32_
 			layer += layers[c * pp + i];
 		}
 	for (uint32_t i = 0; i < pp; i++)
-		s->stages[i] = (struct adp_plan_stage){.n_chunks = vpp, .first_layer = s->first[i], .n_layers = s->n[i],
-		                                       .embedding = i == 0, .head = i + 1 == pp};
+		s->stages[i] = (struct adp_plan_stage){.n_chunks = vpp,
+		                                       .first_layer = s->first[i],
+		                                       .n_layers = s->n[i],
+		                                       .embedding = i == 0,
+		                                       .head = i + 1 == pp};
 	s->plan.stages = s->stages;
 	s->plan.pp = pp;
 	s->plan.vpp = vpp;
@@ -82,7 +86,8 @@ static void virtual_stages_come_rank_by_rank_within_each_round(void **state)
 	struct shape s;
 
 	(void)state;
-	/* round 0: ranks hold 1, 2; round 1: 3, 4. Rank 0 has layers 0 and 3-5, rank 1 has 1-2 and 6-9. */
+	/* round 0: ranks hold 1, 2; round 1: 3, 4. Rank 0 has layers 0 and 3-5, rank 1 has 1-2 and 6-9.
+	 */
 	shape_init(&s, 2, 2, (const uint32_t[]){1, 2, 3, 4});
 	expect_layout(&s, "Et|tt|ttt|t*4L");
 }

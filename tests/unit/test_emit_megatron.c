@@ -42,7 +42,8 @@ static void expect_args(struct adp_plan *plan, const struct want *want)
 
 	emit_ok(&set, plan);
 	for (; want->flag; want++) {
-		const char *got = value_of(emit_content(&set, "megatron.args"), want->flag, value, sizeof value);
+		const char *got = value_of(emit_content(&set, "megatron.args"), want->flag, value,
+		                           sizeof value);
 
 		if (!want->value != !got || (got && strcmp(got, want->value) != 0))
 			fail_msg("%s is '%s', expected '%s'", want->flag, got ? got : "(absent)",
@@ -56,25 +57,29 @@ static void expect_args(struct adp_plan *plan, const struct want *want)
 static void sizes_of_a_dense_model_come_through(void **state)
 {
 	(void)state;
-	EXPECT(emit_uneven(), {"--num-layers", "80"}, {"--hidden-size", "8192"}, {"--num-attention-heads", "64"},
-	       {"--group-query-attention", ""}, {"--num-query-groups", "8"}, {"--kv-channels", NULL},
-	       {"--ffn-hidden-size", "28672"}, {"--swiglu", ""}, {"--normalization", "RMSNorm"},
-	       {"--position-embedding-type", "rope"}, {"--rotary-base", "500000"}, {"--disable-bias-linear", ""},
-	       {"--add-qkv-bias", NULL}, {"--untie-embeddings-and-output-weights", ""}, {"--num-experts", NULL},
-	       {"--max-position-embeddings", "8192"}, {"--seq-length", "8192"}, {"--vocab-size", "128256"},
+	EXPECT(emit_uneven(), {"--num-layers", "80"}, {"--hidden-size", "8192"},
+	       {"--num-attention-heads", "64"}, {"--group-query-attention", ""},
+	       {"--num-query-groups", "8"}, {"--kv-channels", NULL}, {"--ffn-hidden-size", "28672"},
+	       {"--swiglu", ""}, {"--normalization", "RMSNorm"}, {"--position-embedding-type", "rope"},
+	       {"--rotary-base", "500000"}, {"--disable-bias-linear", ""}, {"--add-qkv-bias", NULL},
+	       {"--untie-embeddings-and-output-weights", ""}, {"--num-experts", NULL},
+	       {"--max-position-embeddings", "8192"}, {"--seq-length", "8192"},
+	       {"--vocab-size", "128256"},
 	       /* ceil(128256 / (128 x 8)) x 1024 = 126 x 1024 = 129024, the plan's padded size */
-	       {"--make-vocab-size-divisible-by", "128"}, {"--qk-layernorm", NULL}, {"--window-size", NULL});
+	       {"--make-vocab-size-divisible-by", "128"}, {"--qk-layernorm", NULL},
+	       {"--window-size", NULL});
 }
 
 static void sizes_of_an_expert_model_come_through(void **state)
 {
 	(void)state;
-	EXPECT(emit_uniform(), {"--num-experts", "4"}, {"--moe-router-topk", "2"}, {"--moe-ffn-hidden-size", "512"},
-	       {"--ffn-hidden-size", "512"}, {"--moe-shared-expert-intermediate-size", "128"},
-	       {"--moe-shared-expert-gate", ""}, {"--moe-layer-freq", NULL}, {"--expert-model-parallel-size", "2"},
+	EXPECT(emit_uniform(), {"--num-experts", "4"}, {"--moe-router-topk", "2"},
+	       {"--moe-ffn-hidden-size", "512"}, {"--ffn-hidden-size", "512"},
+	       {"--moe-shared-expert-intermediate-size", "128"}, {"--moe-shared-expert-gate", ""},
+	       {"--moe-layer-freq", NULL}, {"--expert-model-parallel-size", "2"},
 	       {"--expert-tensor-parallel-size", "1"}, {"--qk-layernorm", ""}, {"--add-qkv-bias", ""},
 	       {"--disable-bias-linear", ""}, {"--untie-embeddings-and-output-weights", NULL},
-	       {"--window-size", "127,0"}, /* 128 tokens, the query among them */
+	       {"--window-size", "127,0"},   /* 128 tokens, the query among them */
 	       {"--moe-grouped-gemm", NULL}, /* Volta has no grouped matmul */
 	       /* ceil(1000 / (128 x 2)) x 256 = 1024, the plan's padded size */
 	       {"--make-vocab-size-divisible-by", "128"});
@@ -147,8 +152,12 @@ static void one_stage_needs_no_layout(void **state)
 	plan->n_pipes = 2;
 	plan->pipes[0].n_replicas = plan->pipes[1].n_replicas = 2;
 	plan->pipes[0].n_micro = plan->pipes[1].n_micro = 2; /* 4 replicas x 2 x 2 = 16 */
-	plan->stages[0] = (struct adp_plan_stage){.n_chunks = 1, .first_layer = first, .n_layers = layers,
-	                                          .embedding = true, .head = true, .usable_bytes = 44 * GIB,
+	plan->stages[0] = (struct adp_plan_stage){.n_chunks = 1,
+	                                          .first_layer = first,
+	                                          .n_layers = layers,
+	                                          .embedding = true,
+	                                          .head = true,
+	                                          .usable_bytes = 44 * GIB,
 	                                          .memory = fixture_memory(40)};
 	/* ranks 0-3 are replicas 0 and 1 on one type, 4-7 replicas 2 and 3 on the other */
 	for (uint32_t r = 0; r < 4; r++) {
@@ -157,7 +166,8 @@ static void one_stage_needs_no_layout(void **state)
 	}
 	plan->runs[1].gpu_index = plan->runs[3].gpu_index;
 	plan->runs[2].gpu_index = plan->runs[0].gpu_index;
-	EXPECT(plan, {"--pipeline-model-parallel-layout", NULL}, {"--pipeline-model-parallel-size", "1"});
+	EXPECT(plan, {"--pipeline-model-parallel-layout", NULL},
+	       {"--pipeline-model-parallel-size", "1"});
 }
 
 static void the_global_batch_is_the_one_asked_for(void **state)
@@ -170,8 +180,9 @@ static void the_global_batch_is_the_one_asked_for(void **state)
 	       /* ceil(15e12 / (1024 x 8192)) = ceil(1788139.3) */
 	       {"--train-iters", "1788140"});
 	emit_ok(&set, plan);
-	assert_non_null(strstr(emit_content(&set, "launch.sh"), "# Global batch: 1024 sequences of 8192 tokens = "
-	                                                        "1 per micro-batch x 8 replicas x 128 micro-batches."));
+	assert_non_null(strstr(emit_content(&set, "launch.sh"),
+	                       "# Global batch: 1024 sequences of 8192 tokens = "
+	                       "1 per micro-batch x 8 replicas x 128 micro-batches."));
 	adp_emit_fini(&set);
 	adp_plan_destroy(plan);
 }
@@ -185,8 +196,9 @@ static void without_a_horizon_the_steps_are_left_to_the_user(void **state)
 static void a_first_launch_can_be_resharded_later(void **state)
 {
 	(void)state;
-	EXPECT(emit_uneven(), {"--ckpt-format", "torch_dist"}, {"--dist-ckpt-optim-fully-reshardable", ""},
-	       {"--use-distributed-optimizer", ""}, {"--overlap-grad-reduce", ""}, {"--overlap-param-gather", ""},
+	EXPECT(emit_uneven(), {"--ckpt-format", "torch_dist"},
+	       {"--dist-ckpt-optim-fully-reshardable", ""}, {"--use-distributed-optimizer", ""},
+	       {"--overlap-grad-reduce", ""}, {"--overlap-param-gather", ""},
 	       {"--num-distributed-optimizer-instances", NULL},
 	       {"--save-interval", "144"}); /* 1800 s / 12.5 s */
 }
@@ -200,13 +212,16 @@ static void a_smaller_shard_group_becomes_several_optimizer_instances(void **sta
 	EXPECT(plan, {"--num-distributed-optimizer-instances", "4"});
 }
 
-/* ZeRO 2 and 3 need one stage: 32 replicas of 8 GPUs, 16 on each type; 1024 = 32 x 32 micro-batches of 1. */
+/* ZeRO 2 and 3 need one stage: 32 replicas of 8 GPUs, 16 on each type; 1024 = 32 x 32 micro-batches
+ * of 1. */
 static struct adp_plan *fsdp_plan(uint32_t zero)
 {
 	struct adp_plan *plan = emit_uneven();
 	static const uint32_t first[] = {0}, layers[] = {80};
-	static const struct adp_plan_cell fast[] = {{.gpu = 0, .speed_frac = 1, .fwd_s = 1, .bwd_s = 2}};
-	static const struct adp_plan_cell slow[] = {{.gpu = 1, .speed_frac = 1, .fwd_s = 1, .bwd_s = 2}};
+	static const struct adp_plan_cell fast[] = {
+		{.gpu = 0, .speed_frac = 1, .fwd_s = 1, .bwd_s = 2}};
+	static const struct adp_plan_cell slow[] = {
+		{.gpu = 1, .speed_frac = 1, .fwd_s = 1, .bwd_s = 2}};
 
 	plan->pp = 1;
 	plan->dp = 32;
@@ -218,8 +233,10 @@ static struct adp_plan *fsdp_plan(uint32_t zero)
 	plan->n_pipes = 2;
 	plan->pipes = adp_arena_calloc(&plan->arena, 2, sizeof *plan->pipes);
 	assert_non_null(plan->pipes);
-	plan->pipes[0] = (struct adp_plan_pipe){.n_replicas = 16, .n_micro = 32, .cells = fast, .end_s = 1};
-	plan->pipes[1] = (struct adp_plan_pipe){.n_replicas = 16, .n_micro = 32, .cells = slow, .end_s = 1};
+	plan->pipes[0] = (struct adp_plan_pipe){
+		.n_replicas = 16, .n_micro = 32, .cells = fast, .end_s = 1};
+	plan->pipes[1] = (struct adp_plan_pipe){
+		.n_replicas = 16, .n_micro = 32, .cells = slow, .end_s = 1};
 	return plan;
 }
 
@@ -230,13 +247,16 @@ static void zero_three_runs_under_megatron_fsdp(void **state)
 
 	(void)state;
 	emit_ok(&set, plan);
-	/* Megatron-FSDP asserts that the variable is not 1; without it tensor parallelism would want 1. */
+	/* Megatron-FSDP asserts that the variable is not 1; without it tensor parallelism would want 1.
+	 */
 	assert_non_null(strstr(emit_content(&set, "launch.sh"), "\nunset CUDA_DEVICE_MAX_CONNECTIONS"));
 	adp_emit_fini(&set);
-	EXPECT(plan, {"--use-megatron-fsdp", ""}, {"--data-parallel-sharding-strategy", "optim_grads_params"},
+	EXPECT(plan, {"--use-megatron-fsdp", ""},
+	       {"--data-parallel-sharding-strategy", "optim_grads_params"},
 	       {"--ckpt-format", "fsdp_dtensor"}, {"--dist-ckpt-optim-fully-reshardable", NULL},
 	       {"--no-gradient-accumulation-fusion", ""}, {"--init-model-with-meta-device", ""});
-	EXPECT(fsdp_plan(2), {"--data-parallel-sharding-strategy", "optim_grads"}, {"--init-model-with-meta-device", NULL});
+	EXPECT(fsdp_plan(2), {"--data-parallel-sharding-strategy", "optim_grads"},
+	       {"--init-model-with-meta-device", NULL});
 }
 
 static void precisions_become_flags(void **state)
@@ -264,7 +284,8 @@ static void precisions_become_flags(void **state)
 		else
 			assert_null(strstr(emit_content(&set, "launch.sh"), "TF32"));
 		adp_emit_fini(&set);
-		EXPECT(plan, {"--bf16", cases[i].bf16}, {"--fp16", cases[i].fp16}, {"--fp8-format", cases[i].fp8});
+		EXPECT(plan, {"--bf16", cases[i].bf16}, {"--fp16", cases[i].fp16},
+		       {"--fp8-format", cases[i].fp8});
 	}
 }
 
@@ -274,8 +295,8 @@ static void recomputation_becomes_flags(void **state)
 
 	(void)state;
 	EXPECT(emit_uneven(), {"--recompute-granularity", NULL});
-	EXPECT(emit_uniform(), {"--recompute-granularity", "selective"}, {"--recompute-modules", "core_attn"},
-	       {"--recompute-method", NULL});
+	EXPECT(emit_uniform(), {"--recompute-granularity", "selective"},
+	       {"--recompute-modules", "core_attn"}, {"--recompute-method", NULL});
 	for (uint32_t s = 0; s < 4; s++)
 		plan->stages[s].recompute = ADP_RECOMPUTE_FULL;
 	EXPECT(plan, {"--recompute-granularity", "full"}, {"--recompute-method", "uniform"},
@@ -307,8 +328,9 @@ static void activations_and_biases_become_flags(void **state)
 	plan->model.qkv_bias = plan->model.out_bias = plan->model.mlp_bias = true;
 	plan->model.learned_positions = true;
 	plan->model.rope_theta = 0;
-	EXPECT(plan, {"--swiglu", NULL}, {"--disable-bias-linear", NULL}, {"--normalization", "LayerNorm"},
-	       {"--position-embedding-type", "learned_absolute"}, {"--rotary-base", NULL}, {"--no-bias-gelu-fusion", NULL});
+	EXPECT(plan, {"--swiglu", NULL}, {"--disable-bias-linear", NULL},
+	       {"--normalization", "LayerNorm"}, {"--position-embedding-type", "learned_absolute"},
+	       {"--rotary-base", NULL}, {"--no-bias-gelu-fusion", NULL});
 
 	plan = emit_uneven();
 	plan->model.gated = false; /* no bias: the fused bias and GELU kernel must go */
@@ -339,8 +361,9 @@ static void slow_attention_is_told_where_no_flash_kernel_runs(void **state)
 
 static void model_features_without_a_flag_are_refused_by_name(void **state)
 {
-	static const char *const traits[] = {"alibi",           "attention-sinks", "sandwich-norms", "mixed-windows",
-	                                     "parallel-residual", "partial-rotary", "some-new-trait"};
+	static const char *const traits[] = {"alibi",         "attention-sinks",   "sandwich-norms",
+	                                     "mixed-windows", "parallel-residual", "partial-rotary",
+	                                     "some-new-trait"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof traits / sizeof traits[0]; i++) {
@@ -352,29 +375,35 @@ static void model_features_without_a_flag_are_refused_by_name(void **state)
 	}
 }
 
-#define REFUSED(plan, change, part)                                  \
-	do {                                                         \
-		struct adp_plan *p = plan;                           \
-		struct adp_plan_model *m = &p->model;                \
-		(void)m;                                             \
-		change;                                              \
-		emit_refused(p, ADP_EINVAL, part);                   \
+#define REFUSED(plan, change, part)                                                                \
+	do {                                                                                           \
+		struct adp_plan *p = plan;                                                                 \
+		struct adp_plan_model *m = &p->model;                                                      \
+		(void)m;                                                                                   \
+		change;                                                                                    \
+		emit_refused(p, ADP_EINVAL, part);                                                         \
 	} while (0)
 
 static void model_shapes_without_a_flag_are_refused(void **state)
 {
 	(void)state;
-	REFUSED(emit_uneven(), m->learned_positions = true, "learned positions together with rotary positions");
-	REFUSED(emit_uneven(), (m->learned_positions = true, m->rope_theta = 0, m->max_seq_tokens = 4096),
+	REFUSED(emit_uneven(), m->learned_positions = true,
+	        "learned positions together with rotary positions");
+	REFUSED(emit_uneven(),
+	        (m->learned_positions = true, m->rope_theta = 0, m->max_seq_tokens = 4096),
 	        "learned only 4096 positions");
 	REFUSED(emit_uneven(), m->rope_theta = 10000.5, "rotary base");
 	REFUSED(emit_uneven(), m->activation = "gelu", "the gated activation gelu");
 	REFUSED(emit_uneven(), m->gated = false, "the ungated activation silu");
-	REFUSED(emit_uneven(), m->out_bias = true, "a bias on the attention output without one on the MLP");
-	REFUSED(emit_uneven(), m->mlp_bias = true, "a bias on the MLP without one on the attention output");
-	REFUSED(emit_uneven(), m->mlp_bias = m->out_bias = true, "everywhere but on query, key and value");
+	REFUSED(emit_uneven(), m->out_bias = true,
+	        "a bias on the attention output without one on the MLP");
+	REFUSED(emit_uneven(), m->mlp_bias = true,
+	        "a bias on the MLP without one on the attention output");
+	REFUSED(emit_uneven(), m->mlp_bias = m->out_bias = true,
+	        "everywhere but on query, key and value");
 	REFUSED(emit_uneven(), m->norm = "batchnorm", "the norm batchnorm");
-	REFUSED(emit_uniform(), (m->qkv_bias = m->mlp_bias = m->out_bias = true, p->etp = 2, p->ep = 1), "biased experts");
+	REFUSED(emit_uniform(), (m->qkv_bias = m->mlp_bias = m->out_bias = true, p->etp = 2, p->ep = 1),
+	        "biased experts");
 	REFUSED(emit_uniform(), m->n_dense_first = 8, "none is left for the experts");
 }
 
@@ -409,10 +438,12 @@ static void a_scaled_rotary_model_is_emitted_with_a_note(void **state)
 static void levers_that_megatron_lacks_are_refused(void **state)
 {
 	(void)state;
-	REFUSED(emit_uniform(), (p->vpp = 2, p->pipes[0].n_micro = 6, p->pipes[1].n_micro = 2), "unequal");
+	REFUSED(emit_uniform(), (p->vpp = 2, p->pipes[0].n_micro = 6, p->pipes[1].n_micro = 2),
+	        "unequal");
 	REFUSED(emit_uneven(), p->stages[2].recompute = ADP_RECOMPUTE_FULL,
 	        "stages[2].recompute: Megatron has one choice for all stages");
-	REFUSED(emit_uneven(), p->zero_stage = 2, "Megatron-FSDP (ZeRO stage 2) is not run with a pipeline");
+	REFUSED(emit_uneven(), p->zero_stage = 2,
+	        "Megatron-FSDP (ZeRO stage 2) is not run with a pipeline");
 	REFUSED(emit_uneven(), p->train.optimizer = ADP_OPTIMIZER_SGD, "runs Adam only");
 	REFUSED(emit_uniform(), p->sequence_parallel = false, "together with sequence parallelism");
 }
@@ -421,12 +452,16 @@ static void degrees_that_do_not_divide_are_refused(void **state)
 {
 	(void)state;
 	/* case divisibility-01: 28 heads; here tensor 8 */
-	REFUSED(emit_uneven(), (m->n_heads = 28, m->n_kv_heads = 4), "28 attention heads cannot be divided by tensor-parallel degree 8");
+	REFUSED(emit_uneven(), (m->n_heads = 28, m->n_kv_heads = 4),
+	        "28 attention heads cannot be divided by tensor-parallel degree 8");
 	/* case divisibility-08: 96 heads and 8 KV heads at tensor 6 fail on the KV heads */
-	REFUSED(emit_uneven(), m->n_kv_heads = 6, "6 KV heads cannot be divided by tensor-parallel degree 8");
+	REFUSED(emit_uneven(), m->n_kv_heads = 6,
+	        "6 KV heads cannot be divided by tensor-parallel degree 8");
 	REFUSED(emit_uneven(), m->ffn_hidden = 28673, "28673 MLP columns cannot be divided");
-	REFUSED(emit_uneven(), p->train.seq_tokens = 8191, "8191 tokens of a sequence cannot be divided");
-	REFUSED(emit_uniform(), (m->n_experts = 6, p->ep = 4, p->etp = 1), "does not divide the model's 6 experts");
+	REFUSED(emit_uneven(), p->train.seq_tokens = 8191,
+	        "8191 tokens of a sequence cannot be divided");
+	REFUSED(emit_uniform(), (m->n_experts = 6, p->ep = 4, p->etp = 1),
+	        "does not divide the model's 6 experts");
 }
 
 static void few_kv_heads_are_repeated_only_by_releases_that_can(void **state)
@@ -498,6 +533,10 @@ static void running_out_of_memory_leaks_nothing(void **state)
 	struct adp_plan *plan = emit_uniform();
 
 	(void)state;
+	fault_sweep(emit_once, plan);
+	adp_plan_destroy(plan);
+	plan = fixture_moe(); /* for torch */
+	assert_non_null(plan);
 	fault_sweep(emit_once, plan);
 	adp_plan_destroy(plan);
 }

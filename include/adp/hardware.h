@@ -22,13 +22,13 @@ int adp_precision_parse(enum adp_precision *out, const char *text, struct adp_er
 
 /* One row of data/gpus.csv. Peaks are dense, in FLOP/s; 0 = the GPU has no such path. */
 struct adp_gpu_type {
-	const char *name;   /* as GPU feature discovery prints it: NVIDIA-H100-80GB-HBM3 */
-	const char *alias;  /* short name people type: H100, A100-80 */
-	const char *aka;    /* other spellings, ';' between them; "" = none */
+	const char *name;  /* as GPU feature discovery prints it: NVIDIA-H100-80GB-HBM3 */
+	const char *alias; /* short name people type: H100, A100-80 */
+	const char *aka;   /* other spellings, ';' between them; "" = none */
 	const char *vendor, *arch;
 	uint32_t compute_capability; /* 90 = 9.0; 0 for other vendors */
 	uint32_t year;
-	uint64_t memory_bytes;       /* as the driver reports it where known, else nominal */
+	uint64_t memory_bytes; /* as the driver reports it where known, else nominal */
 	double memory_bytes_per_s;
 	double peak_flops_per_s[ADP_N_PRECISIONS];
 	double measured_bf16_flops_per_s; /* best measured matmul rate; 0 = unknown */
@@ -39,7 +39,7 @@ struct adp_gpu_type {
 	uint32_t node_gpus;               /* GPUs of a usual node */
 	uint32_t node_nics;               /* rails of a usual node */
 	uint32_t gpus_per_root;           /* PCIe: GPUs that usually share a root port; 1 = none */
-	const char *mixes_with;           /* smaller-memory type seen in one node under this label; "" = none */
+	const char *mixes_with; /* smaller-memory type seen in one node under this label; "" = none */
 	double tdp_w, min_power_w;
 	const char *source;
 	const char *unverified; /* field names, comma separated; "all" */
@@ -85,21 +85,21 @@ struct adp_hardware {
 
 /*
  * dir NULL: the compiled-in tables; else a folder with files of the same names.
- * overrides: NULL or path of a CSV with `name` and any subset of the columns of gpus.csv: a row that names a
- * known type replaces the cells it fills; any other row adds a type (then memory_gib, memory_bw_gbs, one of
- * fp16_tflops and bf16_tflops, pcie_gen, node_gpus and nic_gbs are needed).
+ * overrides: NULL or path of a CSV with `name` and any subset of the columns of gpus.csv: a row
+ * that names a known type replaces the cells it fills; any other row adds a type (then memory_gib,
+ * memory_bw_gbs, one of fp16_tflops and bf16_tflops, pcie_gen, node_gpus and nic_gbs are needed).
  */
 int adp_hardware_load(struct adp_hardware **out, const char *dir, const char *overrides,
                       struct adp_error *err);
 /* The same with the overrides as text; where names it in errors. */
-int adp_hardware_load_text(struct adp_hardware **out, const char *dir, const char *overrides, size_t len,
-                           const char *where, struct adp_error *err);
+int adp_hardware_load_text(struct adp_hardware **out, const char *dir, const char *overrides,
+                           size_t len, const char *where, struct adp_error *err);
 void adp_hardware_destroy(struct adp_hardware *hw);
 
 /*
- * Finds a type by name, alias, or a spelling of either: case, '_' or ' ' for '-', without the vendor's prefix.
- * A name that fits several memory sizes ("V100") is ambiguous unless memory_mib (0 = not known)
- * picks one. NULL when nothing or more than one matches; then near gets the closest
+ * Finds a type by name, alias, or a spelling of either: case, '_' or ' ' for '-', without the
+ * vendor's prefix. A name that fits several memory sizes ("V100") is ambiguous unless memory_mib (0
+ * = not known) picks one. NULL when nothing or more than one matches; then near gets the closest
  * aliases, comma separated ("" = none near).
  */
 const struct adp_gpu_type *adp_hardware_find(const struct adp_hardware *hw, const char *name,

@@ -24,7 +24,7 @@ int adp_doc_check_text(const char *text, size_t len, const char *where, struct a
 
 	if (len > ADP_DOC_MAX_BYTES)
 		return adp_fail(err, ADP_ELIMIT,
-		                "%s: larger than 256 MiB; split it, or leave out what isn't needed", where);
+		                "%s: larger than 1 GiB; split it, or leave out what isn't needed", where);
 	good = adp_utf8_check(text, len);
 	if (good < len)
 		return adp_fail(err, ADP_EINVAL, "%s: byte %zu is not UTF-8 text; save the file as UTF-8",

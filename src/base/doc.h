@@ -10,7 +10,7 @@
 #include "adp/error.h"
 
 /*
- * JSON and YAML documents as jansson values. Input limits: 256 MiB, 64 levels deep, duplicate keys
+ * JSON and YAML documents as jansson values. Input limits: 1 GiB, 64 levels deep, duplicate keys
  * refused, text in UTF-8 without NUL. A whole number beyond int64 becomes a real. NaN, Infinity and
  * YAML's .nan, .inf become strings, so that a field nobody reads doesn't block a file (Python
  * writes them) and a number field refuses them. YAML: the core schema of YAML 1.2 (true/false,

@@ -5,7 +5,7 @@
 #include "base/doc.h"
 
 /* What the readers and writers of doc.h share. */
-enum { ADP_DOC_MAX_DEPTH = 64, ADP_DOC_MAX_BYTES = 256 << 20 };
+enum { ADP_DOC_MAX_DEPTH = 64, ADP_DOC_MAX_BYTES = 1 << 30 };
 
 /* Size and UTF-8. */
 int adp_doc_check_text(const char *text, size_t len, const char *where, struct adp_error *err);

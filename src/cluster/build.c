@@ -61,11 +61,12 @@ static int reserve(void *array, size_t *cap, uint32_t n, size_t size, struct adp
 	return ADP_OK;
 }
 
-int adp_build_type(uint32_t *index, struct adp_build *b, const struct adp_gpu_type *type, struct adp_error *err)
+int adp_build_type(uint32_t *index, struct adp_build *b, const struct adp_gpu_type *type,
+                   struct adp_error *err)
 {
 	struct adp_gpu_type copy = *type;
-	const char **texts[] = {&copy.name, &copy.alias, &copy.aka, &copy.vendor, &copy.arch, &copy.mixes_with,
-	                        &copy.source, &copy.unverified};
+	const char **texts[] = {&copy.name, &copy.alias,      &copy.aka,    &copy.vendor,
+	                        &copy.arch, &copy.mixes_with, &copy.source, &copy.unverified};
 	int rc;
 
 	if (adp_name_map_get(index, &b->type_of, type->name))
@@ -85,8 +86,8 @@ int adp_build_type(uint32_t *index, struct adp_build *b, const struct adp_gpu_ty
 	return ADP_OK;
 }
 
-int adp_build_domain(uint32_t *index, struct adp_build *b, enum adp_domain_kind kind, const char *name,
-                     struct adp_error *err)
+int adp_build_domain(uint32_t *index, struct adp_build *b, enum adp_domain_kind kind,
+                     const char *name, struct adp_error *err)
 {
 	struct adp_build_domain added = {.domain.kind = kind};
 	const struct adp_link_class *link;
@@ -95,7 +96,8 @@ int adp_build_domain(uint32_t *index, struct adp_build *b, enum adp_domain_kind 
 	if (adp_name_map_get(index, &b->domain_of[kind], name))
 		return ADP_OK;
 	if (b->n_domains >= ADP_MAX_DOMAINS)
-		return adp_fail(err, ADP_ELIMIT, "more than %d NVLink, rack, spine, power and cooling domains",
+		return adp_fail(err, ADP_ELIMIT,
+		                "more than %d NVLink, rack, spine, power and cooling domains",
 		                ADP_MAX_DOMAINS);
 	if (kind == ADP_DOMAIN_RACK || kind == ADP_DOMAIN_SPINE) {
 		added.domain.uplink.kind = kind == ADP_DOMAIN_RACK ? ADP_LINK_RACK : ADP_LINK_SPINE;
@@ -115,54 +117,70 @@ int adp_build_domain(uint32_t *index, struct adp_build *b, enum adp_domain_kind 
 	return ADP_OK;
 }
 
-void adp_build_usual_links(struct adp_node *node, const struct adp_gpu_type *type, const struct adp_hardware *hw,
-                           uint32_t n_gpus)
+void adp_build_usual_links(struct adp_node *node, const struct adp_gpu_type *type,
+                           const struct adp_hardware *hw, uint32_t n_gpus)
 {
-	const struct adp_link_class *nvlink = adp_hardware_link(hw, "nvlink"), *nic = adp_hardware_link(hw, "nic");
+	const struct adp_link_class *nvlink = adp_hardware_link(hw, "nvlink"),
+								*nic = adp_hardware_link(hw, "nic");
 	double rails = ceil((double)type->node_nics * n_gpus / type->node_gpus);
 
-	node->gpu_link = (struct adp_link){.kind = ADP_LINK_PCIE, .bytes_per_s = type->pcie_bytes_per_s};
+	node->gpu_link = (struct adp_link){.kind = ADP_LINK_PCIE,
+	                                   .bytes_per_s = type->pcie_bytes_per_s};
 	node->gpus_per_root = type->gpus_per_root < n_gpus ? type->gpus_per_root : n_gpus;
 	for (uint32_t i = 0; i < hw->n_links; i++) { /* the class whose bandwidth the type has */
-		if (strncmp(hw->links[i].name, "pcie", 4) == 0 && hw->links[i].bytes_per_s <= type->pcie_bytes_per_s)
+		if (strncmp(hw->links[i].name, "pcie", 4) == 0 &&
+		    hw->links[i].bytes_per_s <= type->pcie_bytes_per_s)
 			node->gpu_link.latency_s = hw->links[i].latency_s;
 	}
 	if (type->nvlink_domain_gpus && type->nvlink_bytes_per_s > 0) {
-		node->gpu_link = (struct adp_link){.kind = ADP_LINK_NVLINK, .bytes_per_s = type->nvlink_bytes_per_s,
+		node->gpu_link = (struct adp_link){.kind = ADP_LINK_NVLINK,
+		                                   .bytes_per_s = type->nvlink_bytes_per_s,
 		                                   .latency_s = nvlink ? nvlink->latency_s : 0};
 		node->gpus_per_root = 1;
 	}
-	node->nic = (struct adp_link){.kind = ADP_LINK_NIC, .bytes_per_s = type->nic_bytes_per_s * n_gpus,
+	node->nic = (struct adp_link){.kind = ADP_LINK_NIC,
+	                              .bytes_per_s = type->nic_bytes_per_s * n_gpus,
 	                              .latency_s = nic ? nic->latency_s : 0};
 	node->n_nics = rails < 1 ? 1 : (uint32_t)rails;
 }
 
-static int count_gpus(struct adp_build *b, const char *name, uint32_t before, uint32_t n_gpus, struct adp_error *err)
+static int count_gpus(struct adp_build *b, const char *name, uint32_t before, uint32_t n_gpus,
+                      struct adp_error *err)
 {
 	if (!n_gpus || n_gpus > ADP_MAX_NODE_GPUS)
-		return adp_fail(err, ADP_EINVAL, "node %s: %u GPUs; a node has 1 to %d", name, n_gpus, ADP_MAX_NODE_GPUS);
+		return adp_fail(err, ADP_EINVAL, "node %s: %u GPUs; a node has 1 to %d", name, n_gpus,
+		                ADP_MAX_NODE_GPUS);
 	if (b->n_gpus - before + n_gpus > ADP_MAX_GPUS)
-		return adp_fail(err, ADP_ELIMIT, "more than %d GPUs; plan for a part of the cluster", ADP_MAX_GPUS);
+		return adp_fail(err, ADP_ELIMIT, "more than %d GPUs; plan for a part of the cluster",
+		                ADP_MAX_GPUS);
 	b->n_gpus += n_gpus - before;
 	return ADP_OK;
 }
 
-int adp_build_node(struct adp_node **out, struct adp_build *b, const char *name, uint32_t type, uint32_t n_gpus,
-                   struct adp_error *err)
+int adp_build_node(struct adp_node **out, struct adp_build *b, const char *name, uint32_t type,
+                   uint32_t n_gpus, struct adp_error *err)
 {
-	struct adp_node node = {.type = type, .n_gpus = n_gpus, .nvlink_domain = ADP_NONE, .rack = ADP_NONE,
-	                        .spine = ADP_NONE, .power = ADP_NONE, .cooling = ADP_NONE};
+	struct adp_node node = {.type = type,
+	                        .n_gpus = n_gpus,
+	                        .nvlink_domain = ADP_NONE,
+	                        .rack = ADP_NONE,
+	                        .spine = ADP_NONE,
+	                        .power = ADP_NONE,
+	                        .cooling = ADP_NONE};
 	char shown[80];
 	int rc;
 
 	adp_name_shown(shown, sizeof shown, name);
 	if (!adp_name_is_host(name))
-		return adp_fail(err, ADP_EINVAL, "node name '%s' is not a host name: letters, digits, '.', '-' and '_', at "
-		                "most %d", shown, ADP_NAME_MAX);
+		return adp_fail(err, ADP_EINVAL,
+		                "node name '%s' is not a host name: letters, digits, '.', '-' and '_', at "
+		                "most %d",
+		                shown, ADP_NAME_MAX);
 	if (adp_build_has_node(b, name, NULL))
 		return adp_fail(err, ADP_EINVAL, "node %s is given twice; name each node once", shown);
 	if (b->n_nodes >= ADP_MAX_NODES)
-		return adp_fail(err, ADP_ELIMIT, "more than %d nodes; plan for a part of the cluster", ADP_MAX_NODES);
+		return adp_fail(err, ADP_ELIMIT, "more than %d nodes; plan for a part of the cluster",
+		                ADP_MAX_NODES);
 	rc = count_gpus(b, shown, 0, n_gpus, err);
 	if (!rc)
 		rc = reserve(&b->nodes, &b->cap_nodes, b->n_nodes, sizeof *b->nodes, err);
@@ -177,7 +195,8 @@ int adp_build_node(struct adp_node **out, struct adp_build *b, const char *name,
 	return ADP_OK;
 }
 
-int adp_build_resize(struct adp_build *b, struct adp_node *node, uint32_t n_gpus, struct adp_error *err)
+int adp_build_resize(struct adp_build *b, struct adp_node *node, uint32_t n_gpus,
+                     struct adp_error *err)
 {
 	int rc = count_gpus(b, node->name, node->n_gpus, n_gpus, err);
 
@@ -225,14 +244,16 @@ int adp_build_warn(struct adp_build *b, const char *node, const char *format, ..
 	if (!adp_name_map_get(&index, &b->warning_of, text)) {
 		const char *copy = adp_arena_strdup(&b->cluster->arena, text);
 
-		if (!copy || reserve(&b->warnings, &b->cap_warnings, b->n_warnings, sizeof *b->warnings, NULL) ||
+		if (!copy ||
+		    reserve(&b->warnings, &b->cap_warnings, b->n_warnings, sizeof *b->warnings, NULL) ||
 		    adp_name_map_put(&b->warning_of, copy, b->n_warnings))
 			return ADP_ENOMEM;
 		index = b->n_warnings++;
 		b->warnings[index] = (struct adp_build_warning){.text = copy};
 	}
 	if (node) {
-		const char *copy = adp_arena_strdup(&b->cluster->arena, adp_name_shown(shown, sizeof shown, node));
+		const char *copy = adp_arena_strdup(&b->cluster->arena,
+		                                    adp_name_shown(shown, sizeof shown, node));
 
 		if (!copy)
 			return ADP_ENOMEM;
@@ -243,7 +264,8 @@ int adp_build_warn(struct adp_build *b, const char *node, const char *format, ..
 
 static int compare_warnings(const void *a, const void *b)
 {
-	return strcmp(((const struct adp_build_warning *)a)->text, ((const struct adp_build_warning *)b)->text);
+	return strcmp(((const struct adp_build_warning *)a)->text,
+	              ((const struct adp_build_warning *)b)->text);
 }
 
 static const char *warning_line(struct adp_arena *arena, const struct adp_build_warning *w)
@@ -256,8 +278,8 @@ static const char *warning_line(struct adp_arena *arena, const struct adp_build_
 		return adp_arena_printf(arena, "%s: node %s", w->text, w->names[0]);
 	if (n == 2)
 		return adp_arena_printf(arena, "%s: 2 nodes (%s, %s)", w->text, w->names[0], w->names[1]);
-	return adp_arena_printf(arena, "%s: %u nodes (%s, %s, %s%s)", w->text, n, w->names[0], w->names[1], w->names[2],
-	                        n > WARNING_NAMES ? ", ..." : "");
+	return adp_arena_printf(arena, "%s: %u nodes (%s, %s, %s%s)", w->text, n, w->names[0],
+	                        w->names[1], w->names[2], n > WARNING_NAMES ? ", ..." : "");
 }
 
 static int finish_warnings(struct adp_build *b, struct adp_error *err)
@@ -298,8 +320,9 @@ static void fini_order(struct order *order)
 	adp_free(order->old_of);
 }
 
-static int sort_order(struct order *order, uint32_t n, int (*compare)(const void *, const void *, void *),
-                      struct adp_build *b, struct adp_error *err)
+static int sort_order(struct order *order, uint32_t n,
+                      int (*compare)(const void *, const void *, void *), struct adp_build *b,
+                      struct adp_error *err)
 {
 	order->new_of = adp_calloc(n ? n : 1, sizeof *order->new_of);
 	order->old_of = adp_calloc(n ? n : 1, sizeof *order->old_of);
@@ -317,7 +340,8 @@ static int sort_order(struct order *order, uint32_t n, int (*compare)(const void
 static int compare_types(const void *a, const void *b, void *ctx)
 {
 	const struct adp_build *build = ctx;
-	const struct adp_gpu_type *left = &build->types[*(const uint32_t *)a], *right = &build->types[*(const uint32_t *)b];
+	const struct adp_gpu_type *left = &build->types[*(const uint32_t *)a],
+							  *right = &build->types[*(const uint32_t *)b];
 	double peak_left = adp_gpu_type_peak(left), peak_right = adp_gpu_type_peak(right);
 
 	if (peak_left != peak_right)
@@ -362,7 +386,8 @@ static int compare_nodes(const void *a, const void *b)
 static int add_lone_domains(struct adp_build *b, struct adp_error *err)
 {
 	for (uint32_t i = 0; i < b->n_nodes; i++) {
-		struct adp_build_domain lone = {.domain = {.name = b->nodes[i].name, .kind = ADP_DOMAIN_NVLINK}, .lone = true};
+		struct adp_build_domain lone = {
+			.domain = {.name = b->nodes[i].name, .kind = ADP_DOMAIN_NVLINK}, .lone = true};
 		int rc;
 
 		if (b->nodes[i].nvlink_domain != ADP_NONE)
@@ -380,7 +405,8 @@ static void mark_used(struct adp_build *b)
 {
 	for (uint32_t i = 0; i < b->n_nodes; i++) {
 		const struct adp_node *node = &b->nodes[i];
-		const uint32_t indices[] = {node->nvlink_domain, node->rack, node->spine, node->power, node->cooling};
+		const uint32_t indices[] = {node->nvlink_domain, node->rack, node->spine, node->power,
+		                            node->cooling};
 
 		for (size_t k = 0; k < 5; k++) {
 			if (indices[k] != ADP_NONE)
@@ -389,11 +415,13 @@ static void mark_used(struct adp_build *b)
 	}
 }
 
-static void renumber_nodes(struct adp_build *b, const struct order *types, const struct order *domains)
+static void renumber_nodes(struct adp_build *b, const struct order *types,
+                           const struct order *domains)
 {
 	for (uint32_t i = 0; i < b->n_nodes; i++) {
 		struct adp_node *node = &b->nodes[i];
-		uint32_t *indices[] = {&node->nvlink_domain, &node->rack, &node->spine, &node->power, &node->cooling};
+		uint32_t *indices[] = {&node->nvlink_domain, &node->rack, &node->spine, &node->power,
+		                       &node->cooling};
 
 		node->type = types->new_of[node->type];
 		for (size_t k = 0; k < 5; k++) {
@@ -464,8 +492,11 @@ static int fail_empty(const struct adp_cluster *c, struct adp_error *err)
 	if (text.failed)
 		rc = adp_nomem(err);
 	else
-		rc = adp_fail(err, ADP_EINVAL, "no node with a usable GPU is left%s%s", c->n_warnings ? ":" : "; list nodes "
-		              "with GPUs", text.text ? text.text : "");
+		rc = adp_fail(err, ADP_EINVAL, "no node with a usable GPU is left%s%s",
+		              c->n_warnings ? ":"
+		                            : "; list nodes "
+		                              "with GPUs",
+		              text.text ? text.text : "");
 	adp_strbuf_fini(&text);
 	return rc;
 }

@@ -10,8 +10,8 @@
 const char *adp_link_name(enum adp_link_kind kind)
 {
 	static const char *const names[] = {
-		[ADP_LINK_NVLINK] = "nvlink", [ADP_LINK_PCIE] = "pcie", [ADP_LINK_NIC] = "nic",
-		[ADP_LINK_RACK] = "rack", [ADP_LINK_SPINE] = "spine",
+		[ADP_LINK_NVLINK] = "nvlink", [ADP_LINK_PCIE] = "pcie",   [ADP_LINK_NIC] = "nic",
+		[ADP_LINK_RACK] = "rack",     [ADP_LINK_SPINE] = "spine",
 	};
 
 	return (unsigned)kind < sizeof names / sizeof *names ? names[kind] : "?";
@@ -123,8 +123,9 @@ static void feed_type(struct digester *d, const struct adp_gpu_type *type)
 
 static void feed_node(struct digester *d, const struct adp_node *node)
 {
-	const uint32_t numbers[] = {node->type, node->n_gpus, node->gpus_per_root, node->n_nics, node->nvlink_domain,
-	                            node->rack, node->spine, node->power, node->cooling};
+	const uint32_t numbers[] = {node->type,   node->n_gpus,        node->gpus_per_root,
+	                            node->n_nics, node->nvlink_domain, node->rack,
+	                            node->spine,  node->power,         node->cooling};
 
 	feed_text(d, node->name);
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
@@ -200,8 +201,8 @@ static uint32_t number_kept(uint32_t *index, uint32_t n)
 }
 
 static int select_nodes(struct selection *s, const struct adp_cluster *from,
-                        bool (*keep)(const struct adp_cluster *, const struct adp_node *, void *), void *ctx,
-                        struct adp_error *err)
+                        bool (*keep)(const struct adp_cluster *, const struct adp_node *, void *),
+                        void *ctx, struct adp_error *err)
 {
 	s->node = adp_calloc(from->n_nodes + (size_t)1, sizeof *s->node);
 	s->type = adp_malloc((from->n_types + (size_t)1) * sizeof *s->type);
@@ -238,8 +239,8 @@ static const char *copy_text(struct adp_cluster *to, const char *text, bool *fai
 	return copy;
 }
 
-static int copy_types(struct adp_cluster *to, const struct adp_cluster *from, const struct selection *s,
-                      struct adp_error *err)
+static int copy_types(struct adp_cluster *to, const struct adp_cluster *from,
+                      const struct selection *s, struct adp_error *err)
 {
 	struct adp_gpu_type *types = adp_arena_calloc(&to->arena, s->n_types, sizeof *types);
 	bool failed = false;
@@ -267,8 +268,8 @@ static int copy_types(struct adp_cluster *to, const struct adp_cluster *from, co
 	return failed ? adp_nomem(err) : ADP_OK;
 }
 
-static int copy_domains(struct adp_cluster *to, const struct adp_cluster *from, const struct selection *s,
-                        unsigned flags, struct adp_error *err)
+static int copy_domains(struct adp_cluster *to, const struct adp_cluster *from,
+                        const struct selection *s, unsigned flags, struct adp_error *err)
 {
 	struct adp_domain *domains = adp_arena_calloc(&to->arena, s->n_domains, sizeof *domains);
 	bool failed = false;
@@ -291,8 +292,8 @@ static int copy_domains(struct adp_cluster *to, const struct adp_cluster *from, 
 	return failed ? adp_nomem(err) : ADP_OK;
 }
 
-static int copy_speeds(struct adp_node *node, struct adp_cluster *to, const double *ones, unsigned flags,
-                       struct adp_error *err)
+static int copy_speeds(struct adp_node *node, struct adp_cluster *to, const double *ones,
+                       unsigned flags, struct adp_error *err)
 {
 	const double *from = node->gpu_speed_frac;
 	double *copy;
@@ -308,8 +309,8 @@ static int copy_speeds(struct adp_node *node, struct adp_cluster *to, const doub
 	return ADP_OK;
 }
 
-static int copy_nodes(struct adp_cluster *to, const struct adp_cluster *from, const struct selection *s,
-                      unsigned flags, struct adp_error *err)
+static int copy_nodes(struct adp_cluster *to, const struct adp_cluster *from,
+                      const struct selection *s, unsigned flags, struct adp_error *err)
 {
 	struct adp_node *nodes = adp_arena_calloc(&to->arena, s->n_nodes, sizeof *nodes), *node = nodes;
 	double *ones = adp_arena_calloc(&to->arena, ADP_MAX_NODE_GPUS, sizeof *ones);
@@ -345,7 +346,8 @@ static int copy_nodes(struct adp_cluster *to, const struct adp_cluster *from, co
 	return failed ? adp_nomem(err) : ADP_OK;
 }
 
-static int copy_warnings(struct adp_cluster *to, const struct adp_cluster *from, struct adp_error *err)
+static int copy_warnings(struct adp_cluster *to, const struct adp_cluster *from,
+                         struct adp_error *err)
 {
 	const char **lines = adp_arena_calloc(&to->arena, from->n_warnings, sizeof *lines);
 	bool failed = false;
@@ -361,8 +363,9 @@ static int copy_warnings(struct adp_cluster *to, const struct adp_cluster *from,
 }
 
 int adp_cluster_variant(struct adp_cluster **out, const struct adp_cluster *from,
-                        bool (*keep)(const struct adp_cluster *c, const struct adp_node *node, void *ctx), void *ctx,
-                        unsigned flags, struct adp_error *err)
+                        bool (*keep)(const struct adp_cluster *c, const struct adp_node *node,
+                                     void *ctx),
+                        void *ctx, unsigned flags, struct adp_error *err)
 {
 	struct selection selection = {0};
 	struct adp_cluster *to = adp_calloc(1, sizeof *to);

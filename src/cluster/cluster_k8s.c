@@ -21,12 +21,14 @@ static const char *scalar_text(const json_t *value, char buf[ADP_LABEL_SIZE])
 	return buf;
 }
 
-const char *adp_k8s_label(const struct adp_k8s_node *node, const char *key, char buf[ADP_LABEL_SIZE])
+const char *adp_k8s_label(const struct adp_k8s_node *node, const char *key,
+                          char buf[ADP_LABEL_SIZE])
 {
 	return scalar_text(json_object_get(node->labels, key), buf);
 }
 
-const char *adp_k8s_setting(const struct adp_k8s_node *node, const char *key, char buf[ADP_LABEL_SIZE])
+const char *adp_k8s_setting(const struct adp_k8s_node *node, const char *key,
+                            char buf[ADP_LABEL_SIZE])
 {
 	char name[64];
 	const char *text;
@@ -85,16 +87,35 @@ static bool is_one_of(const char *text, const char *const *words)
 	return false;
 }
 
-/* Conditions that are True on a broken node: NVSentinel's fatal ones and node-problem-detector's. */
+/* Conditions that are True on a broken node: NVSentinel's fatal ones and node-problem-detector's.
+ */
 static const char *const bad_conditions[] = {
-	"GpuMemWatch", "GpuNvlinkWatch", "GpuThermalWatch", "GpuThermalMarginWatch", "GpuPowerWatch", "GpuPcieWatch",
-	"GpuSmWatch", "GpuInforomWatch", "GpuDriverWatch", "SysLogsXIDError", "SysLogsSXIDError", "SysLogsGPUFallenOff",
-	"SysLogsNICDriverError", "KernelDeadlock", "ReadonlyFilesystem", "XfsShutdown", "CperHardwareErrorFatal",
-	"KubeletUnhealthy", "ContainerRuntimeUnhealthy", "NetworkUnavailable", NULL,
+	"GpuMemWatch",
+	"GpuNvlinkWatch",
+	"GpuThermalWatch",
+	"GpuThermalMarginWatch",
+	"GpuPowerWatch",
+	"GpuPcieWatch",
+	"GpuSmWatch",
+	"GpuInforomWatch",
+	"GpuDriverWatch",
+	"SysLogsXIDError",
+	"SysLogsSXIDError",
+	"SysLogsGPUFallenOff",
+	"SysLogsNICDriverError",
+	"KernelDeadlock",
+	"ReadonlyFilesystem",
+	"XfsShutdown",
+	"CperHardwareErrorFatal",
+	"KubeletUnhealthy",
+	"ContainerRuntimeUnhealthy",
+	"NetworkUnavailable",
+	NULL,
 };
 
 /* Taints that mark GPU nodes as such; launchers tolerate them. */
-static const char *const gpu_taints[] = {"nvidia.com/gpu", "nvidia.com/gpu.present", "amd.com/gpu", NULL};
+static const char *const gpu_taints[] = {"nvidia.com/gpu", "nvidia.com/gpu.present", "amd.com/gpu",
+                                         NULL};
 
 static bool has_prefix(const char *text, const char *prefix)
 {
@@ -104,30 +125,34 @@ static bool has_prefix(const char *text, const char *prefix)
 /* A node on its way out, or broken: nothing should tolerate these. */
 static bool is_bad_taint(const char *key)
 {
-	static const char *const words[] = {"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", NULL};
+	static const char *const words[] = {"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted",
+	                                    NULL};
 
-	return has_prefix(key, "node.kubernetes.io/") || has_prefix(key, "node.cloudprovider.kubernetes.io/") ||
+	return has_prefix(key, "node.kubernetes.io/") ||
+	       has_prefix(key, "node.cloudprovider.kubernetes.io/") ||
 	       has_prefix(key, "nvidia.com/gpu-") || is_one_of(key, words);
 }
 
-static int warn_out(bool *usable, struct adp_k8s *k8s, const char *node, const char *what, const char *detail,
-                    struct adp_error *err)
+static int warn_out(bool *usable, struct adp_k8s *k8s, const char *node, const char *what,
+                    const char *detail, struct adp_error *err)
 {
 	char shown[80];
 
 	*usable = false;
-	if (adp_build_warn(k8s->build, node, "left out: %s%s", what, adp_name_shown(shown, sizeof shown, detail)))
+	if (adp_build_warn(k8s->build, node, "left out: %s%s", what,
+	                   adp_name_shown(shown, sizeof shown, detail)))
 		return adp_nomem(err);
 	return ADP_OK;
 }
 
-static int check_conditions(bool *usable, struct adp_k8s *k8s, const struct adp_k8s_node *node, struct adp_error *err)
+static int check_conditions(bool *usable, struct adp_k8s *k8s, const struct adp_k8s_node *node,
+                            struct adp_error *err)
 {
 	json_t *conditions = json_object_get(node->status, "conditions"), *condition;
 	bool known = false;
 	size_t i;
 
-	json_array_foreach(conditions, i, condition) {
+	json_array_foreach (conditions, i, condition) {
 		const char *type = json_string_value(json_object_get(condition, "type"));
 
 		if (!type)
@@ -145,13 +170,14 @@ static int check_conditions(bool *usable, struct adp_k8s *k8s, const struct adp_
 	return ADP_OK;
 }
 
-static int check_taints(bool *usable, struct adp_k8s *k8s, const struct adp_k8s_node *node, struct adp_error *err)
+static int check_taints(bool *usable, struct adp_k8s *k8s, const struct adp_k8s_node *node,
+                        struct adp_error *err)
 {
 	json_t *taints = json_object_get(node->spec, "taints"), *taint;
 	char shown[80];
 	size_t i;
 
-	json_array_foreach(taints, i, taint) {
+	json_array_foreach (taints, i, taint) {
 		const char *key = json_string_value(json_object_get(taint, "key"));
 
 		if (!key || string_is(taint, "effect", "PreferNoSchedule") || is_one_of(key, gpu_taints))
@@ -165,7 +191,8 @@ static int check_taints(bool *usable, struct adp_k8s *k8s, const struct adp_k8s_
 	return ADP_OK;
 }
 
-static int check_usable(bool *usable, struct adp_k8s *k8s, const struct adp_k8s_node *node, struct adp_error *err)
+static int check_usable(bool *usable, struct adp_k8s *k8s, const struct adp_k8s_node *node,
+                        struct adp_error *err)
 {
 	int rc;
 
@@ -188,16 +215,17 @@ static void note_memory(struct adp_k8s_memory *memory, uint64_t memory_mib)
 		memory->least_bytes = bytes;
 }
 
-static int repeat_node(struct adp_k8s *k8s, const struct adp_k8s_node *node, uint32_t index, uint32_t type,
-                       uint32_t n_gpus, struct adp_error *err)
+static int repeat_node(struct adp_k8s *k8s, const struct adp_k8s_node *node, uint32_t index,
+                       uint32_t type, uint32_t n_gpus, struct adp_error *err)
 {
 	const struct adp_node *before = &k8s->build->nodes[index];
 	char shown[80];
 
 	if (before->type != type || before->n_gpus != n_gpus)
-		return adp_fail(err, ADP_EINVAL, "node %s is listed twice, as %u x %s and %u x %s; list it once",
-		                adp_name_shown(shown, sizeof shown, node->name), before->n_gpus,
-		                k8s->build->types[before->type].alias, n_gpus, k8s->build->types[type].alias);
+		return adp_fail(
+			err, ADP_EINVAL, "node %s is listed twice, as %u x %s and %u x %s; list it once",
+			adp_name_shown(shown, sizeof shown, node->name), before->n_gpus,
+			k8s->build->types[before->type].alias, n_gpus, k8s->build->types[type].alias);
 	if (adp_build_warn(k8s->build, node->name, "listed twice, counted once"))
 		return adp_nomem(err);
 	return ADP_OK;
@@ -213,7 +241,9 @@ static int add_node(struct adp_k8s *k8s, const struct adp_k8s_node *node, struct
 	int rc;
 
 	if (!adp_k8s_has_gpus(node, k8s->build->hw))
-		return adp_build_warn(k8s->build, node->name, "left out: no GPU resource and no GPU label") ? adp_nomem(err) : 0;
+		return adp_build_warn(k8s->build, node->name, "left out: no GPU resource and no GPU label")
+		           ? adp_nomem(err)
+		           : 0;
 	rc = check_usable(&usable, k8s, node, err);
 	if (rc || !usable)
 		return rc;
@@ -237,7 +267,8 @@ static const json_t *member_object(const json_t *object, const char *key)
 	return json_is_object(value) ? value : NULL;
 }
 
-static int read_node(struct adp_k8s *k8s, const json_t *object, const char *place, struct adp_error *err)
+static int read_node(struct adp_k8s *k8s, const json_t *object, const char *place,
+                     struct adp_error *err)
 {
 	const json_t *metadata = member_object(object, "metadata");
 	struct adp_k8s_node node = {
@@ -249,8 +280,10 @@ static int read_node(struct adp_k8s *k8s, const json_t *object, const char *plac
 	};
 
 	if (!node.name)
-		return adp_fail(err, ADP_EINVAL, "%s: %smetadata.name is missing; give the output of 'kubectl get nodes -o json'",
-		                k8s->where, place);
+		return adp_fail(
+			err, ADP_EINVAL,
+			"%s: %smetadata.name is missing; give the output of 'kubectl get nodes -o json'",
+			k8s->where, place);
 	node.allocatable = member_object(node.status, "allocatable");
 	node.capacity = member_object(node.status, "capacity");
 	return add_node(k8s, &node, err);
@@ -262,7 +295,7 @@ static int read_items(struct adp_k8s *k8s, const json_t *items, struct adp_error
 	char place[48];
 	size_t i;
 
-	json_array_foreach((json_t *)items, i, item) {
+	json_array_foreach ((json_t *)items, i, item) {
 		const char *kind = json_string_value(json_object_get(item, "kind"));
 		char shown[80];
 		int rc;
@@ -270,7 +303,9 @@ static int read_items(struct adp_k8s *k8s, const json_t *items, struct adp_error
 		snprintf(place, sizeof place, "items[%zu].", i);
 		if (kind && strcmp(kind, "Node") != 0)
 			rc = adp_build_warn(k8s->build, NULL, "objects of kind %s are ignored",
-			                    adp_name_shown(shown, sizeof shown, kind)) ? adp_nomem(err) : ADP_OK;
+			                    adp_name_shown(shown, sizeof shown, kind))
+			         ? adp_nomem(err)
+			         : ADP_OK;
 		else
 			rc = read_node(k8s, item, place, err);
 		if (rc)
@@ -285,7 +320,8 @@ bool adp_k8s_is_node_document(const json_t *document)
 
 	if (json_is_array(document) || json_is_array(json_object_get(document, "items")))
 		return true;
-	return kind && (strcmp(kind, "Node") == 0 || strcmp(kind, "List") == 0 || strcmp(kind, "NodeList") == 0);
+	return kind && (strcmp(kind, "Node") == 0 || strcmp(kind, "List") == 0 ||
+	                strcmp(kind, "NodeList") == 0);
 }
 
 int adp_k8s_read(struct adp_k8s *k8s, const json_t *document, struct adp_error *err)
@@ -298,8 +334,10 @@ int adp_k8s_read(struct adp_k8s *k8s, const json_t *document, struct adp_error *
 		return read_items(k8s, items, err);
 	if (string_is(document, "kind", "Node"))
 		return read_node(k8s, document, "", err);
-	return adp_fail(err, ADP_EINVAL, "%s: items of the list are missing; give the output of 'kubectl get nodes -o json'",
-	                k8s->where);
+	return adp_fail(
+		err, ADP_EINVAL,
+		"%s: items of the list are missing; give the output of 'kubectl get nodes -o json'",
+		k8s->where);
 }
 
 int adp_k8s_finish(struct adp_k8s *k8s, struct adp_error *err)
@@ -309,17 +347,24 @@ int adp_k8s_finish(struct adp_k8s *k8s, struct adp_error *err)
 	for (uint32_t i = 0; i < b->n_types; i++) {
 		const struct adp_k8s_memory *memory = &k8s->memory[i];
 
-		if (memory->least_bytes && (!memory->unlabelled || memory->least_bytes < b->types[i].memory_bytes))
+		if (memory->least_bytes &&
+		    (!memory->unlabelled || memory->least_bytes < b->types[i].memory_bytes))
 			b->types[i].memory_bytes = memory->least_bytes;
 	}
-	if (k8s->many_zones && adp_build_warn(b, NULL, "nodes lie in more than one zone; links between zones are taken as "
-	                                      "fast as inside one"))
+	if (k8s->many_zones &&
+	    adp_build_warn(b, NULL,
+	                   "nodes lie in more than one zone; links between zones are taken as "
+	                   "fast as inside one"))
 		return adp_nomem(err);
-	if (k8s->racks && adp_build_warn(b, NULL, "labels tell racks and spines but not their uplinks: taken as never the "
-	                                 "bottleneck; state them in a cluster file"))
+	if (k8s->racks &&
+	    adp_build_warn(b, NULL,
+	                   "labels tell racks and spines but not their uplinks: taken as never the "
+	                   "bottleneck; state them in a cluster file"))
 		return adp_nomem(err);
-	if (b->n_nodes && adp_build_warn(b, NULL, "a node list doesn't tell which GPUs other pods hold: all allocatable ones "
-	                                 "count as free"))
+	if (b->n_nodes &&
+	    adp_build_warn(b, NULL,
+	                   "a node list doesn't tell which GPUs other pods hold: all allocatable ones "
+	                   "count as free"))
 		return adp_nomem(err);
 	return ADP_OK;
 }

@@ -21,7 +21,8 @@ struct changes {
 
 /* ---- racks, spines, power, cooling --------------------------------------------------- */
 
-static int read_uplink(struct adp_link *link, const json_t *object, const char *path, struct adp_error *err)
+static int read_uplink(struct adp_link *link, const json_t *object, const char *path,
+                       struct adp_error *err)
 {
 	static const char *const keys[] = {"bandwidth", "latency", "load", NULL};
 	json_t *uplink;
@@ -40,24 +41,27 @@ static int read_uplink(struct adp_link *link, const json_t *object, const char *
 	if (!rc)
 		rc = adp_yaml_load(&link->load_frac, uplink, "load", inner, err);
 	if (!rc && link->load_frac > 0 && link->bytes_per_s <= 0)
-		return adp_fail(err, ADP_EINVAL, "%s.bandwidth is missing; a load needs the bandwidth it takes a part of", inner);
+		return adp_fail(err, ADP_EINVAL,
+		                "%s.bandwidth is missing; a load needs the bandwidth it takes a part of",
+		                inner);
 	return rc;
 }
 
 /* New in the file: a name listed twice would leave open which entry counts. */
-static int add_listed(uint32_t *index, struct adp_yaml *yaml, enum adp_domain_kind kind, const char *name,
-                      const char *path, struct adp_error *err)
+static int add_listed(uint32_t *index, struct adp_yaml *yaml, enum adp_domain_kind kind,
+                      const char *name, const char *path, struct adp_error *err)
 {
 	uint32_t known;
 	char shown[80];
 
 	if (adp_name_map_get(&known, &yaml->build->domain_of[kind], name))
-		return adp_fail(err, ADP_EINVAL, "%s.name: '%s' is listed twice", path, adp_name_shown(shown, sizeof shown, name));
+		return adp_fail(err, ADP_EINVAL, "%s.name: '%s' is listed twice", path,
+		                adp_name_shown(shown, sizeof shown, name));
 	return adp_build_domain(index, yaml->build, kind, name, err);
 }
 
-static int read_switch(struct adp_yaml *yaml, enum adp_domain_kind kind, uint32_t *spine_of, const json_t *object,
-                       const char *path, struct adp_error *err)
+static int read_switch(struct adp_yaml *yaml, enum adp_domain_kind kind, uint32_t *spine_of,
+                       const json_t *object, const char *path, struct adp_error *err)
 {
 	static const char *const rack_keys[] = {"name", "count", "firstIndex", "spine", "uplink", NULL};
 	static const char *const spine_keys[] = {"name", "count", "firstIndex", "uplink", NULL};
@@ -81,7 +85,9 @@ static int read_switch(struct adp_yaml *yaml, enum adp_domain_kind kind, uint32_
 		return rc;
 	snprintf(place, sizeof place, "%s.name", path);
 	if (count > 1 && !adp_yaml_is_pattern(pattern))
-		return adp_fail(err, ADP_EINVAL, "%s: with a count the name needs a place for the number, such as 'rack-{}'", place);
+		return adp_fail(err, ADP_EINVAL,
+		                "%s: with a count the name needs a place for the number, such as 'rack-{}'",
+		                place);
 	*spine_of = ADP_NONE;
 	if (spine && !adp_name_map_get(spine_of, &yaml->build->domain_of[ADP_DOMAIN_SPINE], spine)) {
 		if (yaml->listed[ADP_DOMAIN_SPINE])
@@ -99,7 +105,8 @@ static int read_switch(struct adp_yaml *yaml, enum adp_domain_kind kind, uint32_
 }
 
 /* Remembers the spine of the racks an entry made: those from first_new on. */
-static int note_spines(struct adp_yaml *yaml, uint32_t first_new, uint32_t spine, struct adp_error *err)
+static int note_spines(struct adp_yaml *yaml, uint32_t first_new, uint32_t spine,
+                       struct adp_error *err)
 {
 	uint32_t n = yaml->build->n_domains;
 	uint32_t *grown = adp_reallocarray(yaml->spine_of_rack, n ? n : 1, sizeof *grown);
@@ -113,8 +120,8 @@ static int note_spines(struct adp_yaml *yaml, uint32_t first_new, uint32_t spine
 	return ADP_OK;
 }
 
-static int read_switches(struct adp_yaml *yaml, enum adp_domain_kind kind, const char *key, const json_t *document,
-                         struct adp_error *err)
+static int read_switches(struct adp_yaml *yaml, enum adp_domain_kind kind, const char *key,
+                         const json_t *document, struct adp_error *err)
 {
 	json_t *list, *item;
 	char path[48];
@@ -124,7 +131,7 @@ static int read_switches(struct adp_yaml *yaml, enum adp_domain_kind kind, const
 	rc = adp_doc_array(&list, &yaml->listed[kind], document, key, "", err);
 	if (rc || !yaml->listed[kind])
 		return rc;
-	json_array_foreach(list, i, item) {
+	json_array_foreach (list, i, item) {
 		uint32_t before = yaml->build->n_domains, spine;
 
 		snprintf(path, sizeof path, "%s[%zu]", key, i);
@@ -137,8 +144,8 @@ static int read_switches(struct adp_yaml *yaml, enum adp_domain_kind kind, const
 	return ADP_OK;
 }
 
-static int read_budgets(struct adp_yaml *yaml, enum adp_domain_kind kind, const char *key, const json_t *document,
-                        struct adp_error *err)
+static int read_budgets(struct adp_yaml *yaml, enum adp_domain_kind kind, const char *key,
+                        const json_t *document, struct adp_error *err)
 {
 	static const char *const keys[] = {"name", "limit", NULL};
 	json_t *list, *item;
@@ -149,7 +156,7 @@ static int read_budgets(struct adp_yaml *yaml, enum adp_domain_kind kind, const 
 	rc = adp_doc_array(&list, &yaml->listed[kind], document, key, "", err);
 	if (rc || !yaml->listed[kind])
 		return rc;
-	json_array_foreach(list, i, item) {
+	json_array_foreach (list, i, item) {
 		const char *name = NULL;
 		uint32_t index;
 
@@ -162,7 +169,8 @@ static int read_budgets(struct adp_yaml *yaml, enum adp_domain_kind kind, const 
 		if (!rc)
 			rc = add_listed(&index, yaml, kind, name, path, err);
 		if (!rc)
-			rc = adp_yaml_watts(&yaml->build->domains[index].domain.limit_w, NULL, item, "limit", path, err);
+			rc = adp_yaml_watts(&yaml->build->domains[index].domain.limit_w, NULL, item, "limit",
+			                    path, err);
 		if (rc)
 			return rc;
 	}
@@ -184,8 +192,9 @@ static int read_domains(struct adp_yaml *yaml, const json_t *document, struct ad
 
 static int index_changes(struct changes *changes, const json_t *document, struct adp_error *err)
 {
-	static const char *const keys[] = {"name", "gpu", "gpus", "links", "rack", "spine", "nvlinkDomain", "powerDomain",
-	                                   "coolingDomain", "health", NULL};
+	static const char *const keys[] = {
+		"name",         "gpu",         "gpus",          "links",  "rack", "spine",
+		"nvlinkDomain", "powerDomain", "coolingDomain", "health", NULL};
 	json_t *list, *item;
 	char path[48];
 	bool found;
@@ -201,7 +210,7 @@ static int index_changes(struct changes *changes, const json_t *document, struct
 	changes->used = adp_calloc(json_array_size(list) + 1, sizeof *changes->used);
 	if (!changes->used)
 		return adp_nomem(err);
-	json_array_foreach(list, i, item) {
+	json_array_foreach (list, i, item) {
 		const char *name;
 		uint32_t known;
 
@@ -212,15 +221,18 @@ static int index_changes(struct changes *changes, const json_t *document, struct
 		if (rc)
 			return rc;
 		if (adp_name_map_get(&known, &changes->index_of, name))
-			return adp_fail(err, ADP_EINVAL, "%s.name: '%.60s' is listed twice; put both entries together", path, name);
+			return adp_fail(err, ADP_EINVAL,
+			                "%s.name: '%.60s' is listed twice; put both entries together", path,
+			                name);
 		if (adp_name_map_put(&changes->index_of, name, (uint32_t)i))
 			return adp_nomem(err);
 	}
 	return ADP_OK;
 }
 
-static int add_group_node(struct adp_yaml *yaml, const struct adp_yaml_spec *group, struct changes *changes,
-                          const char *name, uint64_t index, const char *group_name, struct adp_error *err)
+static int add_group_node(struct adp_yaml *yaml, const struct adp_yaml_spec *group,
+                          struct changes *changes, const char *name, uint64_t index,
+                          const char *group_name, struct adp_error *err)
 {
 	struct adp_yaml_spec spec;
 	char path[48];
@@ -236,16 +248,18 @@ static int add_group_node(struct adp_yaml *yaml, const struct adp_yaml_spec *gro
 	return rc ? rc : adp_yaml_add_node(yaml, &spec, name, index, group_name, err);
 }
 
-static int read_names(struct adp_yaml *yaml, const struct adp_yaml_spec *spec, struct changes *changes,
-                      const json_t *names, const char *group_name, struct adp_error *err)
+static int read_names(struct adp_yaml *yaml, const struct adp_yaml_spec *spec,
+                      struct changes *changes, const json_t *names, const char *group_name,
+                      struct adp_error *err)
 {
 	const json_t *name;
 	int rc = ADP_OK;
 	size_t i;
 
-	json_array_foreach((json_t *)names, i, name) {
+	json_array_foreach ((json_t *)names, i, name) {
 		if (!json_is_string(name))
-			return adp_fail(err, ADP_EINVAL, "%s.nodeNames[%zu]: give a node name as text", spec->path, i);
+			return adp_fail(err, ADP_EINVAL, "%s.nodeNames[%zu]: give a node name as text",
+			                spec->path, i);
 		rc = add_group_node(yaml, spec, changes, json_string_value(name), i, group_name, err);
 		if (rc)
 			break;
@@ -253,12 +267,19 @@ static int read_names(struct adp_yaml *yaml, const struct adp_yaml_spec *spec, s
 	return rc;
 }
 
-static int read_group(struct adp_yaml *yaml, struct changes *changes, const json_t *object, const char *path,
-                      struct adp_error *err)
+static int read_group(struct adp_yaml *yaml, struct changes *changes, const json_t *object,
+                      const char *path, struct adp_error *err)
 {
 	static const char *const keys[] = {
-		"name", "count", "nodeName", "firstIndex", "nodeNames", "gpu", "gpusPerNode", "links", "rack", "nodesPerRack",
-		"firstRack", "spine", "nvlinkDomain", "nodesPerNvlinkDomain", "powerDomain", "coolingDomain", "health", NULL,
+		"name",         "count",
+		"nodeName",     "firstIndex",
+		"nodeNames",    "gpu",
+		"gpusPerNode",  "links",
+		"rack",         "nodesPerRack",
+		"firstRack",    "spine",
+		"nvlinkDomain", "nodesPerNvlinkDomain",
+		"powerDomain",  "coolingDomain",
+		"health",       NULL,
 	};
 	const char *name = NULL, *pattern = NULL;
 	char usual[ADP_NAME_SIZE], node[ADP_NAME_SIZE], place[80];
@@ -287,7 +308,8 @@ static int read_group(struct adp_yaml *yaml, struct changes *changes, const json
 	if (rc)
 		return rc;
 	if (has_names && (has_count || pattern))
-		return adp_fail(err, ADP_EINVAL, "%s.nodeNames: lists all nodes; leave count and nodeName out", path);
+		return adp_fail(err, ADP_EINVAL,
+		                "%s.nodeNames: lists all nodes; leave count and nodeName out", path);
 	if (has_names)
 		return read_names(yaml, &spec, changes, names, name, err);
 	snprintf(usual, sizeof usual, "%.240s-{}", name);
@@ -295,7 +317,9 @@ static int read_group(struct adp_yaml *yaml, struct changes *changes, const json
 		pattern = usual;
 	snprintf(place, sizeof place, "%s.nodeName", path);
 	if (count > 1 && !adp_yaml_is_pattern(pattern))
-		return adp_fail(err, ADP_EINVAL, "%s: with a count it needs a place for the number, such as 'gpu-{}'", place);
+		return adp_fail(err, ADP_EINVAL,
+		                "%s: with a count it needs a place for the number, such as 'gpu-{}'",
+		                place);
 	for (uint32_t i = 0; i < count && !rc; i++) {
 		rc = adp_yaml_expand(node, pattern, (uint64_t)first + i, place, err);
 		if (!rc)
@@ -311,7 +335,7 @@ static int read_others(struct adp_yaml *yaml, struct changes *changes, struct ad
 	char path[48];
 	size_t i;
 
-	json_array_foreach(changes->list, i, item) {
+	json_array_foreach (changes->list, i, item) {
 		const char *name = json_string_value(json_object_get(item, "name"));
 		struct adp_yaml_spec spec;
 		int rc;
@@ -322,8 +346,10 @@ static int read_others(struct adp_yaml *yaml, struct changes *changes, struct ad
 		adp_yaml_spec_init(&spec);
 		rc = adp_yaml_spec_read(&spec, item, false, path, err);
 		if (!rc && !spec.gpu)
-			rc = adp_fail(err, ADP_EINVAL, "%s: no group has a node '%.60s'; correct the name, or give gpu to add a node",
-			              path, name);
+			rc = adp_fail(
+				err, ADP_EINVAL,
+				"%s: no group has a node '%.60s'; correct the name, or give gpu to add a node",
+				path, name);
 		if (!rc)
 			rc = adp_yaml_add_node(yaml, &spec, name, 0, NULL, err);
 		if (rc)
@@ -332,7 +358,8 @@ static int read_others(struct adp_yaml *yaml, struct changes *changes, struct ad
 	return ADP_OK;
 }
 
-static int read_groups(struct adp_yaml *yaml, struct changes *changes, const json_t *document, struct adp_error *err)
+static int read_groups(struct adp_yaml *yaml, struct changes *changes, const json_t *document,
+                       struct adp_error *err)
 {
 	json_t *list, *item;
 	char path[48];
@@ -344,10 +371,11 @@ static int read_groups(struct adp_yaml *yaml, struct changes *changes, const jso
 	if (rc)
 		return rc;
 	if (!found && !changes->list)
-		return adp_fail(err, ADP_EINVAL, "nodeGroups is missing; give at least one group, or nodes");
+		return adp_fail(err, ADP_EINVAL,
+		                "nodeGroups is missing; give at least one group, or nodes");
 	if (!found)
 		return ADP_OK;
-	json_array_foreach(list, i, item) {
+	json_array_foreach (list, i, item) {
 		snprintf(path, sizeof path, "nodeGroups[%zu]", i);
 		rc = read_group(yaml, changes, item, path, err);
 		if (rc)
@@ -360,8 +388,9 @@ static int read_groups(struct adp_yaml *yaml, struct changes *changes, const jso
 
 static int read_head(struct adp_build *b, const json_t *document, struct adp_error *err)
 {
-	static const char *const keys[] = {"apiVersion", "kind", "metadata", "gpuTypes", "spines", "racks", "powerDomains",
-	                                   "coolingDomains", "nodeGroups", "nodes", NULL};
+	static const char *const keys[] = {
+		"apiVersion",   "kind",           "metadata",   "gpuTypes", "spines", "racks",
+		"powerDomains", "coolingDomains", "nodeGroups", "nodes",    NULL};
 	static const char *const metadata_keys[] = {"name", NULL};
 	const char *version, *name = NULL;
 	json_t *metadata;
@@ -370,7 +399,9 @@ static int read_head(struct adp_build *b, const json_t *document, struct adp_err
 
 	rc = adp_doc_string(&version, NULL, document, "apiVersion", "", err);
 	if (!rc && strcmp(version, ADP_CLUSTER_API_VERSION) != 0)
-		rc = adp_fail(err, ADP_EINVAL, "apiVersion is '%.60s'; this version reads " ADP_CLUSTER_API_VERSION, version);
+		rc = adp_fail(err, ADP_EINVAL,
+		              "apiVersion is '%.60s'; this version reads " ADP_CLUSTER_API_VERSION,
+		              version);
 	if (!rc)
 		rc = adp_doc_only(document, keys, "", err);
 	if (!rc)

@@ -24,11 +24,13 @@ struct entry {
 	unsigned number; /* from 1 */
 };
 
-static int refuse(const struct entry *entry, struct adp_error *err, const char *problem, const char *next)
+static int refuse(const struct entry *entry, struct adp_error *err, const char *problem,
+                  const char *next)
 {
 	char text[ADP_NAME_SIZE], shown[80];
 
-	snprintf(text, sizeof text, "%.*s", (int)(entry->len < ADP_NAME_MAX ? entry->len : ADP_NAME_MAX), entry->text);
+	snprintf(text, sizeof text, "%.*s",
+	         (int)(entry->len < ADP_NAME_MAX ? entry->len : ADP_NAME_MAX), entry->text);
 	return adp_fail(err, ADP_EINVAL, "GPU list, entry %u ('%s'): %s%s", entry->number,
 	                adp_name_shown(shown, sizeof shown, text), problem, next);
 }
@@ -48,8 +50,8 @@ static uint64_t read_count(const char *text, size_t len, uint64_t max)
 	return n;
 }
 
-static const struct adp_gpu_type *find(const struct adp_hardware *hw, const char *text, size_t len, char *near,
-                                       size_t near_size)
+static const struct adp_gpu_type *find(const struct adp_hardware *hw, const char *text, size_t len,
+                                       char *near, size_t near_size)
 {
 	char name[ADP_NAME_SIZE];
 
@@ -61,8 +63,8 @@ static const struct adp_gpu_type *find(const struct adp_hardware *hw, const char
 }
 
 /* "H100" or "H100x4". The whole text is tried first: RTX4090 is a name, not 4090 of something. */
-static int read_shape(struct group *group, const struct adp_hardware *hw, const struct entry *entry, size_t len,
-                      struct adp_error *err)
+static int read_shape(struct group *group, const struct adp_hardware *hw, const struct entry *entry,
+                      size_t len, struct adp_error *err)
 {
 	char near[160] = "", problem[320];
 	size_t x = len;
@@ -85,9 +87,11 @@ static int read_shape(struct group *group, const struct adp_hardware *hw, const 
 			return ADP_OK;
 	}
 	if (near[0])
-		snprintf(problem, sizeof problem, "names no single GPU type; did you mean one of %s? For another GPU, ", near);
+		snprintf(problem, sizeof problem,
+		         "names no single GPU type; did you mean one of %s? For another GPU, ", near);
 	else
-		snprintf(problem, sizeof problem, "no such GPU type; use names such as H100, A100-80, V100-32, or ");
+		snprintf(problem, sizeof problem,
+		         "no such GPU type; use names such as H100, A100-80, V100-32, or ");
 	return refuse(entry, err, problem, ADP_OVERRIDE_HINT);
 }
 
@@ -101,14 +105,16 @@ static int read_entry(struct group *group, const struct adp_hardware *hw, const 
 	while (colon && entry->text[colon - 1] != ':')
 		colon--;
 	if (colon < 2)
-		return refuse(entry, err, "expected TYPE:COUNT or TYPExGPUS_PER_NODE:COUNT", ", such as H100:128 or H100x4:16");
+		return refuse(entry, err, "expected TYPE:COUNT or TYPExGPUS_PER_NODE:COUNT",
+		              ", such as H100:128 or H100x4:16");
 	rc = read_shape(group, hw, entry, colon - 1, err);
 	if (rc)
 		return rc;
 	group->n_gpus = read_count(entry->text + colon, entry->len - colon, ADP_MAX_GPUS);
 	if (group->n_gpus)
 		return ADP_OK;
-	snprintf(problem, sizeof problem, "the count of GPUs must be a whole number from 1 to %d", ADP_MAX_GPUS);
+	snprintf(problem, sizeof problem, "the count of GPUs must be a whole number from 1 to %d",
+	         ADP_MAX_GPUS);
 	return refuse(entry, err, problem, "");
 }
 
@@ -122,8 +128,8 @@ static int compare_groups(const void *a, const void *b)
 	return order;
 }
 
-static int add_group(struct group *groups, size_t *n, const struct group *group, const struct entry *entry,
-                     struct adp_error *err)
+static int add_group(struct group *groups, size_t *n, const struct group *group,
+                     const struct entry *entry, struct adp_error *err)
 {
 	for (size_t i = 0; i < *n; i++) {
 		if (groups[i].type == group->type && groups[i].per_node == group->per_node) {
@@ -137,8 +143,8 @@ static int add_group(struct group *groups, size_t *n, const struct group *group,
 	return ADP_OK;
 }
 
-static int read_list(struct group *groups, size_t *n, const char *text, const struct adp_hardware *hw,
-                     struct adp_error *err)
+static int read_list(struct group *groups, size_t *n, const char *text,
+                     const struct adp_hardware *hw, struct adp_error *err)
 {
 	struct entry entry = {.number = 0};
 
@@ -173,7 +179,8 @@ static void group_name(char *out, size_t size, const struct group *group)
 	size_t n = 0;
 
 	for (const char *c = group->type->alias; *c && n + 1 < size; c++) {
-		bool upper = *c >= 'A' && *c <= 'Z', plain = (*c >= 'a' && *c <= 'z') || (*c >= '0' && *c <= '9') || *c == '.';
+		bool upper = *c >= 'A' && *c <= 'Z',
+			 plain = (*c >= 'a' && *c <= 'z') || (*c >= '0' && *c <= '9') || *c == '.';
 
 		out[n++] = upper ? (char)(*c - 'A' + 'a') : plain ? *c : '-';
 	}
@@ -188,13 +195,17 @@ static int warn_assumed(struct adp_build *b, const struct group *group, struct a
 	bool nvlink = type->nvlink_domain_gpus && type->nvlink_bytes_per_s > 0;
 
 	if (nvlink && group->per_node > type->nvlink_domain_gpus &&
-	    adp_build_warn(b, NULL, "%s: NVLink is counted between all %u GPUs of a node, but usually joins %u", type->alias,
-	                   group->per_node, type->nvlink_domain_gpus))
+	    adp_build_warn(b, NULL,
+	                   "%s: NVLink is counted between all %u GPUs of a node, but usually joins %u",
+	                   type->alias, group->per_node, type->nvlink_domain_gpus))
 		return adp_nomem(err);
-	if (adp_build_warn(b, NULL, "%s: assumed %u GPUs a node, %s %.4g GB/s per GPU, network %.4g GB/s per GPU without "
-	                   "bottleneck beyond the NICs; state the real ones with --cluster", type->alias, group->per_node,
-	                   nvlink ? "NVLink" : "PCIe", (nvlink ? type->nvlink_bytes_per_s : type->pcie_bytes_per_s) / 1e9,
-	                   type->nic_bytes_per_s / 1e9))
+	if (adp_build_warn(
+			b, NULL,
+			"%s: assumed %u GPUs a node, %s %.4g GB/s per GPU, network %.4g GB/s per GPU without "
+			"bottleneck beyond the NICs; state the real ones with --cluster",
+			type->alias, group->per_node, nvlink ? "NVLink" : "PCIe",
+			(nvlink ? type->nvlink_bytes_per_s : type->pcie_bytes_per_s) / 1e9,
+			type->nic_bytes_per_s / 1e9))
 		return adp_nomem(err);
 	return ADP_OK;
 }
@@ -238,7 +249,9 @@ int adp_cluster_from_gpus(struct adp_cluster **out, const char *text, const stru
 
 	*out = NULL;
 	if (strlen(text) > MAX_TEXT)
-		return adp_fail(err, ADP_ELIMIT, "GPU list: longer than %d bytes; describe the nodes in a cluster file", MAX_TEXT);
+		return adp_fail(err, ADP_ELIMIT,
+		                "GPU list: longer than %d bytes; describe the nodes in a cluster file",
+		                MAX_TEXT);
 	groups = adp_calloc(MAX_ENTRIES, sizeof *groups);
 	if (!groups)
 		return adp_nomem(err);

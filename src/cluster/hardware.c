@@ -14,7 +14,16 @@
 
 enum { MAX_TYPES = 4096, MAX_OVERRIDES_BYTES = 4 << 20 };
 
-enum cell_kind { CELL_TEXT, CELL_U32, CELL_REAL, CELL_MIB, CELL_GIB, CELL_CAPABILITY, CELL_PCIE, CELL_IGNORED };
+enum cell_kind {
+	CELL_TEXT,
+	CELL_U32,
+	CELL_REAL,
+	CELL_MIB,
+	CELL_GIB,
+	CELL_CAPABILITY,
+	CELL_PCIE,
+	CELL_IGNORED
+};
 
 /* How a column of gpus.csv fills a field of struct adp_gpu_type. */
 struct column {
@@ -61,9 +70,10 @@ static const struct column columns[] = {
 };
 enum { N_COLUMNS = sizeof columns / sizeof *columns };
 
-/* A parsed table: the text it came from, if it was read from a folder, is freed once the cells are copied. */
-static int open_table(struct adp_csv *csv, struct adp_arena *arena, const char *name, const char *dir,
-                      struct adp_error *err)
+/* A parsed table: the text it came from, if it was read from a folder, is freed once the cells are
+ * copied. */
+static int open_table(struct adp_csv *csv, struct adp_arena *arena, const char *name,
+                      const char *dir, struct adp_error *err)
 {
 	const char *text;
 	char *owned = NULL;
@@ -78,8 +88,8 @@ static int open_table(struct adp_csv *csv, struct adp_arena *arena, const char *
 }
 
 /* Number of a cell within bounds; 0 with *empty set when there is none. */
-static int read_number(double *out, bool *empty, const struct adp_csv *csv, uint32_t row, uint32_t col, double min,
-                       double max, struct adp_error *err)
+static int read_number(double *out, bool *empty, const struct adp_csv *csv, uint32_t row,
+                       uint32_t col, double min, double max, struct adp_error *err)
 {
 	int rc = adp_csv_number(out, csv, row, col, -1, err);
 
@@ -87,13 +97,13 @@ static int read_number(double *out, bool *empty, const struct adp_csv *csv, uint
 	if (rc || *empty)
 		return rc;
 	if (*out < min || *out > max)
-		return adp_fail(err, ADP_EINVAL, "%s:%u: %s is %.17g; it must lie between %.17g and %.17g", csv->where,
-		                csv->line[row], csv->header[col], *out, min, max);
+		return adp_fail(err, ADP_EINVAL, "%s:%u: %s is %.17g; it must lie between %.17g and %.17g",
+		                csv->where, csv->line[row], csv->header[col], *out, min, max);
 	return ADP_OK;
 }
 
-static int read_count(uint32_t *out, const struct adp_csv *csv, uint32_t row, uint32_t col, double min, double max,
-                      struct adp_error *err)
+static int read_count(uint32_t *out, const struct adp_csv *csv, uint32_t row, uint32_t col,
+                      double min, double max, struct adp_error *err)
 {
 	double number;
 	bool empty;
@@ -102,13 +112,14 @@ static int read_count(uint32_t *out, const struct adp_csv *csv, uint32_t row, ui
 	if (rc || empty)
 		return rc;
 	if (number != floor(number))
-		return adp_fail(err, ADP_EINVAL, "%s:%u: %s is %.17g; it must be a whole number", csv->where,
-		                csv->line[row], csv->header[col], number);
+		return adp_fail(err, ADP_EINVAL, "%s:%u: %s is %.17g; it must be a whole number",
+		                csv->where, csv->line[row], csv->header[col], number);
 	*out = (uint32_t)number;
 	return ADP_OK;
 }
 
-static const char *find_cell(const struct adp_csv *csv, uint32_t row, const char *column, uint32_t *col)
+static const char *find_cell(const struct adp_csv *csv, uint32_t row, const char *column,
+                             uint32_t *col)
 {
 	for (*col = 0; *col < csv->n_cols; ++*col) {
 		if (strcmp(csv->header[*col], column) == 0)
@@ -117,8 +128,8 @@ static const char *find_cell(const struct adp_csv *csv, uint32_t row, const char
 	return "";
 }
 
-static int read_pcie(double *out, const struct adp_hardware *hw, const struct adp_csv *csv, uint32_t row,
-                     uint32_t col, struct adp_error *err)
+static int read_pcie(double *out, const struct adp_hardware *hw, const struct adp_csv *csv,
+                     uint32_t row, uint32_t col, struct adp_error *err)
 {
 	const struct adp_link_class *link;
 	char name[16];
@@ -126,15 +137,17 @@ static int read_pcie(double *out, const struct adp_hardware *hw, const struct ad
 	snprintf(name, sizeof name, "pcie%.8s", adp_csv_cell(csv, row, col));
 	link = adp_hardware_link(hw, name);
 	if (!link)
-		return adp_fail(err, ADP_EINVAL, "%s:%u: pcie_gen '%.20s' has no row in links.csv; use 3, 4, 5 or 6",
+		return adp_fail(err, ADP_EINVAL,
+		                "%s:%u: pcie_gen '%.20s' has no row in links.csv; use 3, 4, 5 or 6",
 		                csv->where, csv->line[row], adp_csv_cell(csv, row, col));
 	*out = link->bytes_per_s;
 	return ADP_OK;
 }
 
 /* Fills what the row states; empty cells leave the field alone. */
-static int read_cell(struct adp_gpu_type *type, const struct column *column, const struct adp_hardware *hw,
-                     const struct adp_csv *csv, uint32_t row, uint32_t col, struct adp_error *err)
+static int read_cell(struct adp_gpu_type *type, const struct column *column,
+                     const struct adp_hardware *hw, const struct adp_csv *csv, uint32_t row,
+                     uint32_t col, struct adp_error *err)
 {
 	void *field = (char *)type + column->offset;
 	double number;
@@ -197,14 +210,15 @@ static int check_header(const struct adp_csv *csv, struct adp_error *err)
 			}
 		}
 		if (!known)
-			return adp_fail(err, ADP_EINVAL, "%s: column '%.60s' is not one of gpus.csv; did you mean '%s'?",
+			return adp_fail(err, ADP_EINVAL,
+			                "%s: column '%.60s' is not one of gpus.csv; did you mean '%s'?",
 			                csv->where, csv->header[i], best);
 	}
 	return ADP_OK;
 }
 
-static int read_row(struct adp_gpu_type *type, const struct adp_hardware *hw, const struct adp_csv *csv, uint32_t row,
-                    struct adp_error *err)
+static int read_row(struct adp_gpu_type *type, const struct adp_hardware *hw,
+                    const struct adp_csv *csv, uint32_t row, struct adp_error *err)
 {
 	for (uint32_t col = 0; col < csv->n_cols; col++) {
 		for (size_t k = 0; k < N_COLUMNS; k++) {
@@ -219,7 +233,8 @@ static int read_row(struct adp_gpu_type *type, const struct adp_hardware *hw, co
 	return ADP_OK;
 }
 
-static int check_type(struct adp_gpu_type *type, const struct adp_csv *csv, uint32_t row, struct adp_error *err)
+static int check_type(struct adp_gpu_type *type, const struct adp_csv *csv, uint32_t row,
+                      struct adp_error *err)
 {
 	const char *missing = NULL;
 
@@ -236,10 +251,13 @@ static int check_type(struct adp_gpu_type *type, const struct adp_csv *csv, uint
 	else if (type->nic_bytes_per_s <= 0)
 		missing = "nic_gbs";
 	if (missing)
-		return adp_fail(err, ADP_EINVAL, "%s:%u: GPU type '%.60s' has no %s; fill that column (a name that is in "
-		                "the shipped table needs only what changes)", csv->where, csv->line[row], type->name, missing);
+		return adp_fail(err, ADP_EINVAL,
+		                "%s:%u: GPU type '%.60s' has no %s; fill that column (a name that is in "
+		                "the shipped table needs only what changes)",
+		                csv->where, csv->line[row], type->name, missing);
 	if (!adp_name_is_plain(type->name) || !adp_name_is_plain(type->alias))
-		return adp_fail(err, ADP_EINVAL, "%s:%u: name and alias must be printable and at most %d bytes", csv->where,
+		return adp_fail(err, ADP_EINVAL,
+		                "%s:%u: name and alias must be printable and at most %d bytes", csv->where,
 		                csv->line[row], ADP_NAME_MAX);
 	if (!type->node_nics)
 		type->node_nics = type->node_gpus;
@@ -250,8 +268,14 @@ static int check_type(struct adp_gpu_type *type, const struct adp_csv *csv, uint
 
 static void init_type(struct adp_gpu_type *type, const char *name)
 {
-	*type = (struct adp_gpu_type){.name = name, .alias = name, .aka = "", .vendor = "NVIDIA", .arch = "",
-	                              .mixes_with = "", .source = "", .unverified = ""};
+	*type = (struct adp_gpu_type){.name = name,
+	                              .alias = name,
+	                              .aka = "",
+	                              .vendor = "NVIDIA",
+	                              .arch = "",
+	                              .mixes_with = "",
+	                              .source = "",
+	                              .unverified = ""};
 }
 
 static int compare_texts(const void *a, const void *b)
@@ -286,7 +310,8 @@ static int check_unique(const struct adp_hardware *hw, struct adp_error *err)
 		qsort(keys, n, sizeof *keys, compare_texts);
 	for (size_t i = 1; i < n && !rc; i++) {
 		if (strcmp(keys[i - 1], keys[i]) == 0)
-			rc = adp_fail(err, ADP_EINVAL, "two GPU types answer to '%s'; give one of them another name and alias",
+			rc = adp_fail(err, ADP_EINVAL,
+			              "two GPU types answer to '%s'; give one of them another name and alias",
 			              keys[i]);
 	}
 	for (size_t i = 0; i < n; i++)
@@ -332,8 +357,10 @@ static struct adp_gpu_type *find_exact(struct adp_gpu_type *types, uint32_t n, c
 
 	adp_name_gpu(key, sizeof key, name, strlen(name));
 	for (uint32_t i = 0; i < n; i++) {
-		if (strcmp(key, adp_name_gpu(other, sizeof other, types[i].name, strlen(types[i].name))) == 0 ||
-		    strcmp(key, adp_name_gpu(other, sizeof other, types[i].alias, strlen(types[i].alias))) == 0)
+		if (strcmp(key, adp_name_gpu(other, sizeof other, types[i].name, strlen(types[i].name))) ==
+		        0 ||
+		    strcmp(key,
+		           adp_name_gpu(other, sizeof other, types[i].alias, strlen(types[i].alias))) == 0)
 			return &types[i];
 	}
 	return NULL;
@@ -349,8 +376,8 @@ static int apply_override(struct adp_gpu_type *types, uint32_t *n, const struct 
 
 	name = find_cell(csv, row, "name", &col);
 	if (!*name)
-		return adp_fail(err, ADP_EINVAL, "%s:%u: the row names no GPU type; fill the column 'name'", csv->where,
-		                csv->line[row]);
+		return adp_fail(err, ADP_EINVAL, "%s:%u: the row names no GPU type; fill the column 'name'",
+		                csv->where, csv->line[row]);
 	type = find_exact(types, *n, name);
 	if (type) {
 		const char *known = type->name;
@@ -499,7 +526,8 @@ static int load_instances(struct adp_hardware *hw, const char *dir, struct adp_e
 		if (!rc)
 			rc = read_number(&number, &empty, &csv, i, col[4], 1e-3, 1e6, err);
 		if (!rc && (empty || !rows[i].n_gpus || !rows[i].n_nics))
-			rc = adp_fail(err, ADP_EINVAL, "%s:%u: n_gpus, n_nics and nic_gbits are needed", csv.where, csv.line[i]);
+			rc = adp_fail(err, ADP_EINVAL, "%s:%u: n_gpus, n_nics and nic_gbits are needed",
+			              csv.where, csv.line[i]);
 		if (rc)
 			return rc;
 		rows[i].nic_bytes_per_s = number * 1e9 / 8;
@@ -515,7 +543,8 @@ static int load_instances(struct adp_hardware *hw, const char *dir, struct adp_e
 static int set_version(struct adp_hardware *hw, const char *dir, const char *overrides, size_t len,
                        struct adp_error *err)
 {
-	static const char *const tables[] = {"gpus.csv", "links.csv", "accelerators.csv", "instances.csv"};
+	static const char *const tables[] = {"gpus.csv", "links.csv", "accelerators.csv",
+	                                     "instances.csv"};
 	char digest[ADP_DIGEST_SIZE], text[5 * ADP_DIGEST_SIZE];
 	size_t at = 0;
 
@@ -543,8 +572,8 @@ static int set_version(struct adp_hardware *hw, const char *dir, const char *ove
 	return hw->version ? ADP_OK : adp_nomem(err);
 }
 
-int adp_hardware_load_text(struct adp_hardware **out, const char *dir, const char *overrides, size_t len,
-                           const char *where, struct adp_error *err)
+int adp_hardware_load_text(struct adp_hardware **out, const char *dir, const char *overrides,
+                           size_t len, const char *where, struct adp_error *err)
 {
 	struct adp_hardware *hw = adp_calloc(1, sizeof *hw);
 	int rc;
@@ -573,7 +602,8 @@ int adp_hardware_load_text(struct adp_hardware **out, const char *dir, const cha
 	return ADP_OK;
 }
 
-int adp_hardware_load(struct adp_hardware **out, const char *dir, const char *overrides, struct adp_error *err)
+int adp_hardware_load(struct adp_hardware **out, const char *dir, const char *overrides,
+                      struct adp_error *err)
 {
 	char *text = NULL;
 	size_t len = 0;

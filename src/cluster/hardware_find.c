@@ -21,8 +21,10 @@ int adp_precision_parse(enum adp_precision *out, const char *text, struct adp_er
 		const char *text;
 		enum adp_precision precision;
 	} others[] = {
-		{"float32", ADP_PRECISION_FP32},  {"float16", ADP_PRECISION_FP16},
-		{"half", ADP_PRECISION_FP16},     {"bfloat16", ADP_PRECISION_BF16},
+		{"float32", ADP_PRECISION_FP32},
+		{"float16", ADP_PRECISION_FP16},
+		{"half", ADP_PRECISION_FP16},
+		{"bfloat16", ADP_PRECISION_BF16},
 	};
 	char key[16], shown[48];
 
@@ -39,7 +41,8 @@ int adp_precision_parse(enum adp_precision *out, const char *text, struct adp_er
 			return ADP_OK;
 		}
 	}
-	return adp_fail(err, ADP_EINVAL, "precision '%s' is not known; use fp32, tf32, fp16, bf16 or fp8",
+	return adp_fail(err, ADP_EINVAL,
+	                "precision '%s' is not known; use fp32, tf32, fp16, bf16 or fp8",
 	                adp_name_shown(shown, sizeof shown, text));
 }
 
@@ -94,7 +97,8 @@ static enum match match_type(const char *key, const struct adp_gpu_type *type)
 	return best;
 }
 
-/* Memory labels lie a little under the nominal size; sizes of one product are 1.5 times apart and more. */
+/* Memory labels lie a little under the nominal size; sizes of one product are 1.5 times apart and
+ * more. */
 static bool memory_fits(const struct adp_gpu_type *type, uint64_t memory_mib)
 {
 	double label = (double)memory_mib * 0x1p20, table = (double)type->memory_bytes;
@@ -173,9 +177,13 @@ const struct adp_gpu_type *adp_hardware_find(const struct adp_hardware *hw, cons
 	struct shortlist list = {.n = 0};
 	char key[ADP_NAME_SIZE], alias[ADP_NAME_SIZE];
 
-	adp_name_gpu(key, sizeof key, name, strlen(name));
 	if (near && near_size)
 		near[0] = '\0';
+	for (uint32_t i = 0; i < hw->n_types; i++) { /* as labels and most users write it */
+		if (strcmp(hw->types[i].name, name) == 0 || strcmp(hw->types[i].alias, name) == 0)
+			return &hw->types[i];
+	}
+	adp_name_gpu(key, sizeof key, name, strlen(name));
 	if (!key[0])
 		return NULL;
 	for (uint32_t i = 0; i < hw->n_types; i++) {

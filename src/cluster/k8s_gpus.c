@@ -19,16 +19,17 @@ struct reading {
 	const struct adp_k8s_node *node;
 	struct adp_k8s *k8s;
 	char product[ADP_LABEL_SIZE]; /* "" = none to believe */
-	bool display;  /* the label named a display card */
-	bool shared;   /* allocatable GPUs are shares of physical ones */
-	bool slices;   /* allocatable GPUs are MIG slices */
-	bool machine;  /* the type comes from what the machine is sold with */
+	bool display;                 /* the label named a display card */
+	bool shared;                  /* allocatable GPUs are shares of physical ones */
+	bool slices;                  /* allocatable GPUs are MIG slices */
+	bool machine;                 /* the type comes from what the machine is sold with */
 	uint64_t memory_mib;
 };
 
 static int leave_out(struct reading *r, struct adp_error *err, const char *reason)
 {
-	return adp_build_warn(r->k8s->build, r->node->name, "left out: %s", reason) ? adp_nomem(err) : ADP_OK;
+	return adp_build_warn(r->k8s->build, r->node->name, "left out: %s", reason) ? adp_nomem(err)
+	                                                                            : ADP_OK;
 }
 
 static int warn(struct reading *r, struct adp_error *err, const char *text)
@@ -112,11 +113,11 @@ static bool memory_fits(const struct adp_gpu_type *type, uint64_t memory_mib)
 }
 
 /*
- * The type of a ';' list that fits the memory label; without one the type with the least memory, because a plan that
- * fits there fits all. *open: several were possible.
+ * The type of a ';' list that fits the memory label; without one the type with the least memory,
+ * because a plan that fits there fits all. *open: several were possible.
  */
-static const struct adp_gpu_type *choose(const struct adp_hardware *hw, const char *gpus, uint64_t memory_mib,
-                                         bool *open)
+static const struct adp_gpu_type *choose(const struct adp_hardware *hw, const char *gpus,
+                                         uint64_t memory_mib, bool *open)
 {
 	const struct adp_gpu_type *least = NULL;
 	char name[ADP_NAME_SIZE];
@@ -139,8 +140,10 @@ static const struct adp_gpu_type *choose(const struct adp_hardware *hw, const ch
 	return least;
 }
 
-/* Machines whose labels are known to change from scan to scan: the label may not decide the memory size. */
-static int type_of_machine(const struct adp_gpu_type **type, struct reading *r, struct adp_error *err)
+/* Machines whose labels are known to change from scan to scan: the label may not decide the memory
+ * size. */
+static int type_of_machine(const struct adp_gpu_type **type, struct reading *r,
+                           struct adp_error *err)
 {
 	const struct adp_hardware *hw = r->k8s->build->hw;
 	char buf[ADP_LABEL_SIZE], text[320];
@@ -158,13 +161,17 @@ static int type_of_machine(const struct adp_gpu_type **type, struct reading *r, 
 	r->machine = true;
 	if (!open)
 		return ADP_OK;
-	snprintf(text, sizeof text, "labels of this machine change from scan to scan with its display card, so they don't "
-	         "decide its memory; judged as the smallest it is sold with, %s; if it has more, annotate the node "
-	         "adp.parallelism/gpu-type", (*type)->alias);
+	snprintf(text, sizeof text,
+	         "labels of this machine change from scan to scan with its display card, so they don't "
+	         "decide its memory; judged as the smallest it is sold with, %s; if it has more, "
+	         "annotate the node "
+	         "adp.parallelism/gpu-type",
+	         (*type)->alias);
 	return warn(r, err, text);
 }
 
-static int type_of_provider(const struct adp_gpu_type **type, struct reading *r, struct adp_error *err)
+static int type_of_provider(const struct adp_gpu_type **type, struct reading *r,
+                            struct adp_error *err)
 {
 	const struct adp_hardware *hw = r->k8s->build->hw;
 	char buf[ADP_LABEL_SIZE], text[320], shown[80];
@@ -184,7 +191,8 @@ static int type_of_provider(const struct adp_gpu_type **type, struct reading *r,
 			snprintf(text, sizeof text, "no label " PRODUCT "; %s=%s is taken as %s%s", row->label,
 			         adp_name_shown(shown, sizeof shown, value), (*type)->alias,
 			         open ? ", the smallest it may mean; if it has more memory, annotate the node "
-			                "adp.parallelism/gpu-type" : "");
+			                "adp.parallelism/gpu-type"
+			              : "");
 			return warn(r, err, text);
 		}
 	}
@@ -218,25 +226,34 @@ static int check_memory(const struct adp_gpu_type **type, struct reading *r, str
 		return ADP_OK;
 	}
 	if ((double)r->memory_mib * 0x1p20 > (double)(*type)->memory_bytes) {
-		snprintf(text, sizeof text, MEMORY " states more memory than %s has; the smaller figure counts", (*type)->alias);
+		snprintf(text, sizeof text,
+		         MEMORY " states more memory than %s has; the smaller figure counts",
+		         (*type)->alias);
 		r->memory_mib = 0;
 		return warn(r, err, text);
 	}
 	other = (*type)->mixes_with[0] ? adp_hardware_find(hw, (*type)->mixes_with, 0, NULL, 0) : NULL;
 	if (other && memory_fits(other, r->memory_mib)) {
-		snprintf(text, sizeof text, PRODUCT " says %s but " MEMORY " fits %s: the node mixes both or a label is stale; "
-		         "judged as %s", (*type)->alias, other->alias, other->alias);
+		snprintf(text, sizeof text,
+		         PRODUCT " says %s but " MEMORY
+		                 " fits %s: the node mixes both or a label is stale; "
+		                 "judged as %s",
+		         (*type)->alias, other->alias, other->alias);
 		*type = other;
 		return warn(r, err, text);
 	}
-	snprintf(text, sizeof text, MEMORY " (%llu MiB) fits no %s; state the type with annotation adp.parallelism/gpu-type",
+	snprintf(text, sizeof text,
+	         MEMORY
+	         " (%llu MiB) fits no %s; state the type with annotation adp.parallelism/gpu-type",
 	         (unsigned long long)r->memory_mib, (*type)->alias);
 	*type = NULL;
 	return leave_out(r, err, text);
 }
 
-/* One label speaks for all GPUs of a node, and it is the first GPU's (gpu-feature-discovery PR 13). */
-static int check_mixed(const struct adp_gpu_type **type, struct reading *r, uint32_t n_gpus, struct adp_error *err)
+/* One label speaks for all GPUs of a node, and it is the first GPU's (gpu-feature-discovery PR 13).
+ */
+static int check_mixed(const struct adp_gpu_type **type, struct reading *r, uint32_t n_gpus,
+                       struct adp_error *err)
 {
 	const struct adp_gpu_type *other;
 	char text[400];
@@ -246,9 +263,11 @@ static int check_mixed(const struct adp_gpu_type **type, struct reading *r, uint
 	other = adp_hardware_find(r->k8s->build->hw, (*type)->mixes_with, 0, NULL, 0);
 	if (!other || other->memory_bytes >= (*type)->memory_bytes)
 		return ADP_OK;
-	snprintf(text, sizeof text, PRODUCT " speaks for the first GPU of a node only, and %s is found mixed with %s; "
-	         "judged as %s; if all GPUs are %s, annotate the node adp.parallelism/gpu-type=%s", (*type)->alias,
-	         other->alias, other->alias, (*type)->alias, (*type)->alias);
+	snprintf(text, sizeof text,
+	         PRODUCT
+	         " speaks for the first GPU of a node only, and %s is found mixed with %s; "
+	         "judged as %s; if all GPUs are %s, annotate the node adp.parallelism/gpu-type=%s",
+	         (*type)->alias, other->alias, other->alias, (*type)->alias, (*type)->alias);
 	*type = other;
 	r->memory_mib = 0;
 	return warn(r, err, text);
@@ -260,16 +279,24 @@ static int refuse_unknown(struct reading *r, struct adp_error *err, const char *
 	const char *provider = adp_k8s_label(r->node, "cloud.google.com/gke-accelerator", buf);
 
 	if (r->product[0])
-		snprintf(text, sizeof text, "GPU product '%s' is not in the table%s%s; " ADP_OVERRIDE_HINT " or annotate the node "
-		         "adp.parallelism/gpu-type", adp_name_shown(shown, sizeof shown, r->product), near[0] ? ", nearest " : "",
-		         near);
+		snprintf(
+			text, sizeof text,
+			"GPU product '%s' is not in the table%s%s; " ADP_OVERRIDE_HINT " or annotate the node "
+			"adp.parallelism/gpu-type",
+			adp_name_shown(shown, sizeof shown, r->product), near[0] ? ", nearest " : "", near);
 	else if (r->display)
-		snprintf(text, sizeof text, PRODUCT " names a display card and " MACHINE " tells no GPU type; annotate the node "
-		         "adp.parallelism/gpu-type");
+		snprintf(text, sizeof text,
+		         PRODUCT " names a display card and " MACHINE
+		                 " tells no GPU type; annotate the node "
+		                 "adp.parallelism/gpu-type");
 	else
-		snprintf(text, sizeof text, "no label " PRODUCT " (GPU feature discovery writes it)%s%s%s; annotate the node "
-		         "adp.parallelism/gpu-type", provider ? ", and cloud.google.com/gke-accelerator=" : " and no provider "
-		         "label of a known GPU", provider ? adp_name_shown(shown, sizeof shown, provider) : "",
+		snprintf(text, sizeof text,
+		         "no label " PRODUCT " (GPU feature discovery writes it)%s%s%s; annotate the node "
+		         "adp.parallelism/gpu-type, with a type of the table or of --gpu-data FILE",
+		         provider ? ", and cloud.google.com/gke-accelerator="
+		                  : " and no provider "
+		                    "label of a known GPU",
+		         provider ? adp_name_shown(shown, sizeof shown, provider) : "",
 		         provider ? " is not in the table" : "");
 	return leave_out(r, err, text);
 }
@@ -306,7 +333,8 @@ static int find_type(const struct adp_gpu_type **type, struct reading *r, struct
 	return rc;
 }
 
-static int stated_type(const struct adp_gpu_type **type, const struct reading *r, struct adp_error *err)
+static int stated_type(const struct adp_gpu_type **type, const struct reading *r,
+                       struct adp_error *err)
 {
 	char buf[ADP_LABEL_SIZE], near[160], shown[80], name[80];
 	const char *text = adp_k8s_setting(r->node, "gpu-type", buf);
@@ -316,9 +344,11 @@ static int stated_type(const struct adp_gpu_type **type, const struct reading *r
 	*type = adp_hardware_find(r->k8s->build->hw, text, 0, near, sizeof near);
 	if (*type)
 		return ADP_OK;
-	return adp_fail(err, ADP_EINVAL, "node %s: adp.parallelism/gpu-type '%s' names no single GPU type%s%s; "
-	                ADP_OVERRIDE_HINT, adp_name_shown(name, sizeof name, r->node->name),
-	                adp_name_shown(shown, sizeof shown, text), near[0] ? ", nearest " : "", near);
+	return adp_fail(
+		err, ADP_EINVAL,
+		"node %s: adp.parallelism/gpu-type '%s' names no single GPU type%s%s; " ADP_OVERRIDE_HINT,
+		adp_name_shown(name, sizeof name, r->node->name), adp_name_shown(shown, sizeof shown, text),
+		near[0] ? ", nearest " : "", near);
 }
 
 /* ---- count -------------------------------------------------------------------------- */
@@ -343,25 +373,33 @@ static bool gpu_resource(uint64_t *out, const json_t *list)
 
 static bool labelled_count(uint64_t *out, const struct adp_k8s_node *node)
 {
-	return adp_k8s_label_u64(out, node, COUNT) || adp_k8s_label_u64(out, node, "cloud.google.com/gke-accelerator-count") ||
+	return adp_k8s_label_u64(out, node, COUNT) ||
+	       adp_k8s_label_u64(out, node, "cloud.google.com/gke-accelerator-count") ||
 	       adp_k8s_label_u64(out, node, "karpenter.k8s.aws/instance-gpu-count") ||
 	       adp_k8s_label_u64(out, node, "eks.amazonaws.com/instance-gpu-count");
 }
 
-/* Shared GPUs are advertised several times: only the label counts physical ones (gpu-feature-discovery #76). */
-static int count_shared(uint64_t *n, struct reading *r, bool has_label, uint64_t label, struct adp_error *err)
+/* Shared GPUs are advertised several times: only the label counts physical ones
+ * (gpu-feature-discovery #76). */
+static int count_shared(uint64_t *n, struct reading *r, bool has_label, uint64_t label,
+                        struct adp_error *err)
 {
 	uint64_t advertised;
 
 	*n = has_label ? label : 0;
 	if (!has_label)
-		return leave_out(r, err, "its GPUs are shared, and label " COUNT " that counts the physical ones is missing");
+		return leave_out(r, err,
+		                 "its GPUs are shared, and label " COUNT
+		                 " that counts the physical ones is missing");
 	if (gpu_resource(&advertised, r->node->allocatable) && advertised <= label)
 		return ADP_OK;
-	return warn(r, err, "GPUs are time-sliced or shared: counted once each by " COUNT "; other pods may slow them");
+	return warn(r, err,
+	            "GPUs are time-sliced or shared: counted once each by " COUNT
+	            "; other pods may slow them");
 }
 
-static int count_whole(uint64_t *n, struct reading *r, bool has_label, uint64_t label, struct adp_error *err)
+static int count_whole(uint64_t *n, struct reading *r, bool has_label, uint64_t label,
+                       struct adp_error *err)
 {
 	uint64_t allocatable, capacity;
 	bool has_allocatable = gpu_resource(&allocatable, r->node->allocatable);
@@ -373,13 +411,18 @@ static int count_whole(uint64_t *n, struct reading *r, bool has_label, uint64_t 
 	if (!*n)
 		return leave_out(r, err, "no whole GPU is allocatable");
 	if (!has_allocatable)
-		return warn(r, err, "status.allocatable counts no GPUs; the number is taken from capacity or label " COUNT);
+		return warn(
+			r, err,
+			"status.allocatable counts no GPUs; the number is taken from capacity or label " COUNT);
 	if ((has_label && label > allocatable) || (has_capacity && capacity > allocatable))
-		return warn(r, err, "fewer whole GPUs are allocatable than the node has (cut into MIG slices, unhealthy or "
-		                    "withdrawn); only these count");
+		return warn(
+			r, err,
+			"fewer whole GPUs are allocatable than the node has (cut into MIG slices, unhealthy or "
+			"withdrawn); only these count");
 	if (has_label && label < allocatable) {
 		*n = label;
-		return warn(r, err, COUNT " states fewer GPUs than are allocatable; the smaller number counts");
+		return warn(r, err,
+		            COUNT " states fewer GPUs than are allocatable; the smaller number counts");
 	}
 	return ADP_OK;
 }
@@ -391,8 +434,6 @@ static int count_gpus(uint64_t *n, struct reading *r, struct adp_error *err)
 	char buf[ADP_LABEL_SIZE];
 
 	*n = 0;
-	if (r->slices)
-		return leave_out(r, err, "all its GPUs are cut into MIG slices");
 	if (r->shared && !r->machine)
 		return count_shared(n, r, has_label, label, err);
 	if (adp_k8s_label(r->node, PRODUCT, buf) && !has_label && !r->display && !r->machine &&
@@ -405,8 +446,9 @@ static int count_gpus(uint64_t *n, struct reading *r, struct adp_error *err)
 
 bool adp_k8s_has_gpus(const struct adp_k8s_node *node, const struct adp_hardware *hw)
 {
-	static const char *const labels[] = {PRODUCT, "nvidia.com/gpu.present", "cloud.google.com/gke-accelerator",
-	                                     "amd.com/gpu.product-name", "beta.amd.com/gpu.product-name"};
+	static const char *const labels[] = {
+		PRODUCT, "nvidia.com/gpu.present", "cloud.google.com/gke-accelerator",
+		"amd.com/gpu.product-name", "beta.amd.com/gpu.product-name"};
 	char buf[ADP_LABEL_SIZE];
 	const char *key, *value;
 	json_t *member;
@@ -424,15 +466,15 @@ bool adp_k8s_has_gpus(const struct adp_k8s_node *node, const struct adp_hardware
 	if (adp_k8s_setting(node, "gpu-type", buf) || (gpu_resource(&n, node->capacity) && n) ||
 	    (gpu_resource(&n, node->allocatable) && n))
 		return true;
-	json_object_foreach((json_t *)node->capacity, key, member) {
+	json_object_foreach ((json_t *)node->capacity, key, member) {
 		if (strncmp(key, "nvidia.com/mig-", 15) == 0)
 			return true;
 	}
 	return false;
 }
 
-int adp_k8s_gpus(const struct adp_gpu_type **type, uint32_t *n_gpus, uint64_t *memory_mib, struct adp_k8s *k8s,
-                 const struct adp_k8s_node *node, struct adp_error *err)
+int adp_k8s_gpus(const struct adp_gpu_type **type, uint32_t *n_gpus, uint64_t *memory_mib,
+                 struct adp_k8s *k8s, const struct adp_k8s_node *node, struct adp_error *err)
 {
 	struct reading r = {.node = node, .k8s = k8s};
 	const struct adp_gpu_type *stated = NULL;
@@ -442,6 +484,8 @@ int adp_k8s_gpus(const struct adp_gpu_type **type, uint32_t *n_gpus, uint64_t *m
 
 	*type = NULL;
 	read_labels(&r);
+	if (r.slices)
+		return leave_out(&r, err, "all its GPUs are cut into MIG slices");
 	rc = stated_type(&stated, &r, err);
 	if (rc)
 		return rc;
@@ -460,7 +504,8 @@ int adp_k8s_gpus(const struct adp_gpu_type **type, uint32_t *n_gpus, uint64_t *m
 	}
 	if (n > ADP_MAX_NODE_GPUS)
 		return adp_fail(err, ADP_ELIMIT, "node %s: %llu GPUs; a node has at most %d",
-		                adp_name_shown(name, sizeof name, node->name), (unsigned long long)n, ADP_MAX_NODE_GPUS);
+		                adp_name_shown(name, sizeof name, node->name), (unsigned long long)n,
+		                ADP_MAX_NODE_GPUS);
 	*n_gpus = (uint32_t)n;
 	if (stated) { /* the label may still tell the exact capacity of that type */
 		*memory_mib = r.memory_mib && memory_fits(stated, r.memory_mib) ? r.memory_mib : 0;

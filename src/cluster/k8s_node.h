@@ -29,9 +29,11 @@ struct adp_k8s_node {
 enum { ADP_LABEL_SIZE = 256 };
 
 /* A label, else NULL. Numbers and booleans that lost their quotes are printed into buf. */
-const char *adp_k8s_label(const struct adp_k8s_node *node, const char *key, char buf[ADP_LABEL_SIZE]);
+const char *adp_k8s_label(const struct adp_k8s_node *node, const char *key,
+                          char buf[ADP_LABEL_SIZE]);
 /* Annotation or label adp.parallelism/<key>; "" counts as none. */
-const char *adp_k8s_setting(const struct adp_k8s_node *node, const char *key, char buf[ADP_LABEL_SIZE]);
+const char *adp_k8s_setting(const struct adp_k8s_node *node, const char *key,
+                            char buf[ADP_LABEL_SIZE]);
 /* Whole number of a label; false: none, or not a number. */
 bool adp_k8s_label_u64(uint64_t *out, const struct adp_k8s_node *node, const char *key);
 /* Whole number of a resource in list (allocatable or capacity). */
@@ -41,14 +43,15 @@ bool adp_k8s_resource(uint64_t *out, const json_t *list, const char *name);
 bool adp_k8s_has_gpus(const struct adp_k8s_node *node, const struct adp_hardware *hw);
 
 /*
- * GPU type and number of whole GPUs. *type NULL: the node is left out, and a warning says why. memory_mib: of the
- * label, where it may be believed, else 0.
+ * GPU type and number of whole GPUs. *type NULL: the node is left out, and a warning says why.
+ * memory_mib: of the label, where it may be believed, else 0.
  */
-int adp_k8s_gpus(const struct adp_gpu_type **type, uint32_t *n_gpus, uint64_t *memory_mib, struct adp_k8s *k8s,
-                 const struct adp_k8s_node *node, struct adp_error *err);
+int adp_k8s_gpus(const struct adp_gpu_type **type, uint32_t *n_gpus, uint64_t *memory_mib,
+                 struct adp_k8s *k8s, const struct adp_k8s_node *node, struct adp_error *err);
 
 /* Network, NVLink domain, rack, spine, power, cooling and health of a node just built. */
-int adp_k8s_place(struct adp_node *out, struct adp_k8s *k8s, const struct adp_k8s_node *node, struct adp_error *err);
+int adp_k8s_place(struct adp_node *out, struct adp_k8s *k8s, const struct adp_k8s_node *node,
+                  struct adp_error *err);
 
 /* Adds the nodes of one document: a Node, a List, or an array of either. */
 int adp_k8s_read(struct adp_k8s *k8s, const json_t *document, struct adp_error *err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a Kubernetes node stands: network, NVLink domain, rack, spine; and its health, as annotated. */
+/* Where a Kubernetes node stands: network, NVLink domain, rack, spine; and its health, as
+ * annotated. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,23 +10,30 @@
 #include "cluster/k8s_node.h"
 #include "cluster/name.h"
 
-static const struct adp_instance *find_instance(const struct adp_hardware *hw, const struct adp_k8s_node *node,
+static const struct adp_instance *find_instance(const struct adp_hardware *hw,
+                                                const struct adp_k8s_node *node,
                                                 const struct adp_gpu_type *type)
 {
+	static const char *const labels[] = {
+		"node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type",
+		"nvidia.com/gpu.machine"}; /* EC2 puts the instance type into the DMI */
 	char buf[ADP_LABEL_SIZE];
-	const char *name = adp_k8s_label(node, "node.kubernetes.io/instance-type", buf);
 
-	if (!name)
-		name = adp_k8s_label(node, "beta.kubernetes.io/instance-type", buf);
-	for (uint32_t i = 0; name && i < hw->n_instances; i++) {
-		if (strcmp(hw->instances[i].name, name) == 0 && strstr(hw->instances[i].gpus, type->name))
-			return &hw->instances[i];
+	for (size_t k = 0; k < sizeof labels / sizeof *labels; k++) {
+		const char *name = adp_k8s_label(node, labels[k], buf);
+
+		for (uint32_t i = 0; name && i < hw->n_instances; i++) {
+			if (strcmp(hw->instances[i].name, name) == 0 &&
+			    strstr(hw->instances[i].gpus, type->name))
+				return &hw->instances[i];
+		}
 	}
 	return NULL;
 }
 
 /* "8x400Gb/s": rails of the node and the bandwidth of each. */
-static int stated_nics(struct adp_node *out, const struct adp_k8s_node *node, const char *text, struct adp_error *err)
+static int stated_nics(struct adp_node *out, const struct adp_k8s_node *node, const char *text,
+                       struct adp_error *err)
 {
 	char what[ADP_NAME_SIZE + 48], *end;
 	unsigned long n;
@@ -35,7 +43,8 @@ static int stated_nics(struct adp_node *out, const struct adp_k8s_node *node, co
 	snprintf(what, sizeof what, "node %s: adp.parallelism/nics", node->name);
 	n = text[0] >= '1' && text[0] <= '9' ? strtoul(text, &end, 10) : 0;
 	if (!n || n > 1024 || *end != 'x')
-		return adp_fail(err, ADP_EINVAL, "%s: write COUNTxBANDWIDTH, such as 8x400Gb/s, with 1 to 1024 rails", what);
+		return adp_fail(err, ADP_EINVAL,
+		                "%s: write COUNTxBANDWIDTH, such as 8x400Gb/s, with 1 to 1024 rails", what);
 	rc = adp_parse_bandwidth(&bandwidth, end + 1, what, err);
 	if (rc)
 		return rc;
@@ -62,24 +71,27 @@ static int place_network(struct adp_node *out, struct adp_k8s *k8s, const struct
 		return ADP_OK;
 	}
 	k8s->build->network_assumed = true;
-	if (adp_build_warn(k8s->build, node->name, "network of %s nodes is assumed, %.4g GB/s per GPU; annotate "
-	                   "adp.parallelism/nics, such as 8x400Gb/s", type->alias, type->nic_bytes_per_s / 1e9))
+	if (adp_build_warn(k8s->build, node->name,
+	                   "network of %s nodes is assumed, %.4g GB/s per GPU; annotate "
+	                   "adp.parallelism/nics, such as 8x400Gb/s",
+	                   type->alias, type->nic_bytes_per_s / 1e9))
 		return adp_nomem(err);
 	return ADP_OK;
 }
 
 /* ---- domains ------------------------------------------------------------------------ */
 
-static int join(uint32_t *index, struct adp_k8s *k8s, const struct adp_k8s_node *node, enum adp_domain_kind kind,
-                const char *name, struct adp_error *err)
+static int join(uint32_t *index, struct adp_k8s *k8s, const struct adp_k8s_node *node,
+                enum adp_domain_kind kind, const char *name, struct adp_error *err)
 {
 	char shown[80], where[80];
 
 	if (adp_name_is_plain(name))
 		return adp_build_domain(index, k8s->build, kind, name, err);
-	return adp_fail(err, ADP_EINVAL, "node %s: domain name '%s' has control characters or more than %d bytes",
-	                adp_name_shown(where, sizeof where, node->name), adp_name_shown(shown, sizeof shown, name),
-	                ADP_NAME_MAX);
+	return adp_fail(err, ADP_EINVAL,
+	                "node %s: domain name '%s' has control characters or more than %d bytes",
+	                adp_name_shown(where, sizeof where, node->name),
+	                adp_name_shown(shown, sizeof shown, name), ADP_NAME_MAX);
 }
 
 /* A clique id whose cluster UUID is all zero: the driver knows of no fabric. */
@@ -93,8 +105,10 @@ static bool is_clique(const char *text)
 static int place_nvlink(struct adp_node *out, struct adp_k8s *k8s, const struct adp_k8s_node *node,
                         struct adp_error *err)
 {
-	/* these name a reservation or a rack where NVLink stays inside the node, so only rack-size NVLink reads them */
-	static const char *const others[] = {"network.topology.nvidia.com/accelerator", "topology.k8s.aws/ultraserver-id"};
+	/* these name a reservation or a rack where NVLink stays inside the node, so only rack-size
+	 * NVLink reads them */
+	static const char *const others[] = {"network.topology.nvidia.com/accelerator",
+	                                     "topology.k8s.aws/ultraserver-id"};
 	const struct adp_gpu_type *type = &k8s->build->types[out->type];
 	bool beyond_node = type->nvlink_domain_gpus > type->node_gpus;
 	char buf[ADP_LABEL_SIZE], sub[ADP_LABEL_SIZE], name[ADP_NAME_SIZE];
@@ -111,7 +125,8 @@ static int place_nvlink(struct adp_node *out, struct adp_k8s *k8s, const struct 
 	if (text && *text) {
 		const char *part = adp_k8s_label(node, "accelerator.topograph.run/sub-domain", sub);
 
-		snprintf(name, sizeof name, "%.120s%s%.120s", text, part && *part ? "/" : "", part ? part : "");
+		snprintf(name, sizeof name, "%.120s%s%.120s", text, part && *part ? "/" : "",
+		         part ? part : "");
 		return join(&out->nvlink_domain, k8s, node, ADP_DOMAIN_NVLINK, name, err);
 	}
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
@@ -119,25 +134,32 @@ static int place_nvlink(struct adp_node *out, struct adp_k8s *k8s, const struct 
 		if (text && *text)
 			return join(&out->nvlink_domain, k8s, node, ADP_DOMAIN_NVLINK, text, err);
 	}
-	if (adp_build_warn(k8s->build, node->name, "%s: no label nvidia.com/gpu.clique tells which nodes share an NVLink "
-	                   "domain; NVLink is counted inside each node only", type->alias))
+	if (adp_build_warn(k8s->build, node->name,
+	                   "%s: no label nvidia.com/gpu.clique tells which nodes share an NVLink "
+	                   "domain; NVLink is counted inside each node only",
+	                   type->alias))
 		return adp_nomem(err);
 	return ADP_OK;
 }
 
-/* Labels that name a node's leaf switch or rack, and the switch above. The first family found counts. */
+/* Labels that name a node's leaf switch or rack, and the switch above. The first family found
+ * counts. */
 struct fabric_labels {
 	const char *rack, *spine;
 };
 static const struct fabric_labels fabrics[] = {
 	{"fabric.topograph.run/tier-0", "fabric.topograph.run/tier-1"}, /* topograph 1.0 */
-	{"network.topology.nvidia.com/leaf", "network.topology.nvidia.com/spine"}, /* topograph before */
-	{"topology.k8s.aws/network-node-layer-4", "topology.k8s.aws/network-node-layer-3"}, /* the highest is next to */
-	{"topology.k8s.aws/network-node-layer-3", "topology.k8s.aws/network-node-layer-2"}, /* the node */
+	{"network.topology.nvidia.com/leaf",
+     "network.topology.nvidia.com/spine"}, /* topograph before */
+	{"topology.k8s.aws/network-node-layer-4",
+     "topology.k8s.aws/network-node-layer-3"}, /* the highest is next to */
+	{"topology.k8s.aws/network-node-layer-3",
+     "topology.k8s.aws/network-node-layer-2"}, /* the node */
 	{"topology.k8s.aws/network-node-layer-2", "topology.k8s.aws/network-node-layer-1"},
 	{"cloud.google.com/gce-topology-subblock", "cloud.google.com/gce-topology-block"},
 	{"oci.oraclecloud.com/host.rack_id", "oci.oraclecloud.com/host.network_block_id"},
-	{"cloud.provider.com/topology-rack", "cloud.provider.com/topology-block"}, /* Kueue's and KAI's examples */
+	{"cloud.provider.com/topology-rack",
+     "cloud.provider.com/topology-block"}, /* Kueue's and KAI's examples */
 	{"topology.kubernetes.io/rack", "topology.kubernetes.io/block"},
 };
 
@@ -145,7 +167,8 @@ static int place_fabric(struct adp_node *out, struct adp_k8s *k8s, const struct 
                         struct adp_error *err)
 {
 	char rack[ADP_LABEL_SIZE], spine[ADP_LABEL_SIZE];
-	const char *in_rack = adp_k8s_setting(node, "rack", rack), *on_spine = adp_k8s_setting(node, "spine", spine);
+	const char *in_rack = adp_k8s_setting(node, "rack", rack),
+			   *on_spine = adp_k8s_setting(node, "spine", spine);
 	int rc = ADP_OK;
 
 	for (size_t i = 0; i < sizeof fabrics / sizeof *fabrics && !in_rack; i++) {
@@ -202,13 +225,16 @@ static int place_speed(struct adp_node *out, struct adp_k8s *k8s, const struct a
 		double frac;
 		int rc;
 
-		snprintf(part, sizeof part, "%.*s", len < sizeof part ? (int)len : (int)sizeof part - 1, text);
+		snprintf(part, sizeof part, "%.*s", len < sizeof part ? (int)len : (int)sizeof part - 1,
+		         text);
 		rc = adp_parse_frac(&frac, part, what, err);
 		if (rc)
 			return rc;
 		if (!(frac > 0 && frac <= 1))
-			return adp_fail(err, ADP_EINVAL, "%s: %s is not above 0 and at most 1; to leave a GPU out, take it from "
-			                "the node's allocatable ones", what, part);
+			return adp_fail(err, ADP_EINVAL,
+			                "%s: %s is not above 0 and at most 1; to leave a GPU out, take it from "
+			                "the node's allocatable ones",
+			                what, part);
 		if (n < out->n_gpus)
 			speed[n] = frac;
 		n++;
@@ -221,12 +247,14 @@ static int place_speed(struct adp_node *out, struct adp_k8s *k8s, const struct a
 			speed[n] = speed[0];
 	}
 	if (n != out->n_gpus)
-		return adp_fail(err, ADP_EINVAL, "%s: %u numbers for %u GPUs; give one, or one for each", what, n, out->n_gpus);
+		return adp_fail(err, ADP_EINVAL, "%s: %u numbers for %u GPUs; give one, or one for each",
+		                what, n, out->n_gpus);
 	out->gpu_speed_frac = speed;
 	return ADP_OK;
 }
 
-int adp_k8s_place(struct adp_node *out, struct adp_k8s *k8s, const struct adp_k8s_node *node, struct adp_error *err)
+int adp_k8s_place(struct adp_node *out, struct adp_k8s *k8s, const struct adp_k8s_node *node,
+                  struct adp_error *err)
 {
 	char buf[ADP_LABEL_SIZE];
 	const char *text;

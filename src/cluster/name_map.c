@@ -21,7 +21,8 @@ static uint64_t hash_text(const char *key) /* FNV-1a */
 	return hash ^ hash >> 29;
 }
 
-static struct adp_name_slot *find_slot(struct adp_name_slot *slots, size_t cap, const char *key, uint64_t hash)
+static struct adp_name_slot *find_slot(struct adp_name_slot *slots, size_t cap, const char *key,
+                                       uint64_t hash)
 {
 	size_t i = (size_t)hash & (cap - 1);
 

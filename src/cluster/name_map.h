@@ -13,6 +13,7 @@ struct adp_name_map {
 };
 void adp_name_map_fini(struct adp_name_map *map);
 bool adp_name_map_get(uint32_t *value, const struct adp_name_map *map, const char *key);
-int adp_name_map_put(struct adp_name_map *map, const char *key, uint32_t value); /* key is new. 0 or ADP_ENOMEM */
+int adp_name_map_put(struct adp_name_map *map, const char *key,
+                     uint32_t value); /* key is new. 0 or ADP_ENOMEM */
 
 #endif

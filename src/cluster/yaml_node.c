@@ -19,8 +19,8 @@ void adp_yaml_spec_init(struct adp_yaml_spec *spec)
 
 /* ---- reading ------------------------------------------------------------------------ */
 
-static int read_link(struct adp_yaml_link *out, const json_t *object, const char *const *keys, const char *path,
-                     struct adp_error *err)
+static int read_link(struct adp_yaml_link *out, const json_t *object, const char *const *keys,
+                     const char *path, struct adp_error *err)
 {
 	int rc = adp_doc_only(object, keys, path, err);
 
@@ -31,11 +31,13 @@ static int read_link(struct adp_yaml_link *out, const json_t *object, const char
 	return rc ? rc : adp_yaml_load(&out->load_frac, object, "load", path, err);
 }
 
-static int read_links(struct adp_yaml_spec *spec, const json_t *object, const char *path, struct adp_error *err)
+static int read_links(struct adp_yaml_spec *spec, const json_t *object, const char *path,
+                      struct adp_error *err)
 {
 	static const char *const keys[] = {"nvlink", "pcie", "nics", NULL};
 	static const char *const nvlink_keys[] = {"bandwidth", "latency", "load", NULL};
-	static const char *const pcie_keys[] = {"bandwidth", "latency", "load", "gpusPerRootPort", NULL};
+	static const char *const pcie_keys[] = {"bandwidth", "latency", "load", "gpusPerRootPort",
+	                                        NULL};
 	static const char *const nic_keys[] = {"count", "bandwidth", "latency", "load", NULL};
 	json_t *links, *nvlink, *pcie, *nics;
 	char outer[80], inner[96];
@@ -56,16 +58,20 @@ static int read_links(struct adp_yaml_spec *spec, const json_t *object, const ch
 	if (rc)
 		return rc;
 	if (has_nvlink && has_pcie)
-		return adp_fail(err, ADP_EINVAL, "%s: nvlink and pcie both say how the GPUs of a node are joined; give one", outer);
+		return adp_fail(err, ADP_EINVAL,
+		                "%s: nvlink and pcie both say how the GPUs of a node are joined; give one",
+		                outer);
 	if (has_nvlink || has_pcie) {
 		if (spec->links && spec->nvlink != has_nvlink) /* the other kind: nothing carries over */
 			spec->gpu_link = (struct adp_yaml_link){.latency_s = -1, .load_frac = -1};
 		spec->links = true;
 		spec->nvlink = has_nvlink;
 		snprintf(inner, sizeof inner, "%s.%s", outer, has_nvlink ? "nvlink" : "pcie");
-		rc = read_link(&spec->gpu_link, has_nvlink ? nvlink : pcie, has_nvlink ? nvlink_keys : pcie_keys, inner, err);
+		rc = read_link(&spec->gpu_link, has_nvlink ? nvlink : pcie,
+		               has_nvlink ? nvlink_keys : pcie_keys, inner, err);
 		if (!rc && has_pcie)
-			rc = adp_yaml_u32(&spec->gpus_per_root, NULL, pcie, "gpusPerRootPort", 1, ADP_MAX_NODE_GPUS, inner, err);
+			rc = adp_yaml_u32(&spec->gpus_per_root, NULL, pcie, "gpusPerRootPort", 1,
+			                  ADP_MAX_NODE_GPUS, inner, err);
 	}
 	if (rc || !found)
 		return rc;
@@ -74,7 +80,8 @@ static int read_links(struct adp_yaml_spec *spec, const json_t *object, const ch
 	return rc ? rc : adp_yaml_u32(&spec->n_nics, NULL, nics, "count", 1, 1024, inner, err);
 }
 
-static int read_place(struct adp_yaml_spec *spec, const json_t *object, const char *path, struct adp_error *err)
+static int read_place(struct adp_yaml_spec *spec, const json_t *object, const char *path,
+                      struct adp_error *err)
 {
 	int rc = adp_yaml_name(&spec->rack, object, "rack", path, err);
 
@@ -87,36 +94,51 @@ static int read_place(struct adp_yaml_spec *spec, const json_t *object, const ch
 	return rc ? rc : adp_yaml_name(&spec->cooling, object, "coolingDomain", path, err);
 }
 
-static int read_grouping(struct adp_yaml_spec *spec, const json_t *object, const char *path, struct adp_error *err)
+static int read_grouping(struct adp_yaml_spec *spec, const json_t *object, const char *path,
+                         struct adp_error *err)
 {
-	int rc = adp_yaml_u32(&spec->nodes_per_rack, NULL, object, "nodesPerRack", 1, ADP_MAX_NODES, path, err);
+	int rc = adp_yaml_u32(&spec->nodes_per_rack, NULL, object, "nodesPerRack", 1, ADP_MAX_NODES,
+	                      path, err);
 
 	if (!rc)
-		rc = adp_yaml_u32(&spec->first_rack, NULL, object, "firstRack", 0, ADP_MAX_NODES, path, err);
-	if (!rc)
-		rc = adp_yaml_u32(&spec->nodes_per_nvlink_domain, NULL, object, "nodesPerNvlinkDomain", 1, ADP_MAX_NODES, path,
+		rc = adp_yaml_u32(&spec->first_rack, NULL, object, "firstRack", 0, ADP_MAX_NODES, path,
 		                  err);
+	if (!rc)
+		rc = adp_yaml_u32(&spec->nodes_per_nvlink_domain, NULL, object, "nodesPerNvlinkDomain", 1,
+		                  ADP_MAX_NODES, path, err);
 	if (!rc && spec->nodes_per_rack && !spec->rack)
-		return adp_fail(err, ADP_EINVAL, "%s.rack is missing; give the racks' name with a place for the number, such as "
-		                "'rack-{}'", path);
+		return adp_fail(
+			err, ADP_EINVAL,
+			"%s.rack is missing; give the racks' name with a place for the number, such as "
+			"'rack-{}'",
+			path);
 	if (!rc && spec->rack && adp_yaml_is_pattern(spec->rack) != (spec->nodes_per_rack > 0))
-		return adp_fail(err, ADP_EINVAL, "%s.nodesPerRack: a rack name with '{}' and nodesPerRack go together", path);
-	if (!rc && spec->nvlink_domain && adp_yaml_is_pattern(spec->nvlink_domain) != (spec->nodes_per_nvlink_domain > 0))
-		return adp_fail(err, ADP_EINVAL, "%s.nodesPerNvlinkDomain: a name nvlinkDomain with '{}' and this key go together",
+		return adp_fail(err, ADP_EINVAL,
+		                "%s.nodesPerRack: a rack name with '{}' and nodesPerRack go together",
 		                path);
+	if (!rc && spec->nvlink_domain &&
+	    adp_yaml_is_pattern(spec->nvlink_domain) != (spec->nodes_per_nvlink_domain > 0))
+		return adp_fail(
+			err, ADP_EINVAL,
+			"%s.nodesPerNvlinkDomain: a name nvlinkDomain with '{}' and this key go together",
+			path);
 	return rc;
 }
 
-static int refuse_pattern(const char *text, const char *path, const char *key, struct adp_error *err)
+static int refuse_pattern(const char *text, const char *path, const char *key,
+                          struct adp_error *err)
 {
 	if (!text || !adp_yaml_is_pattern(text))
 		return ADP_OK;
-	return adp_fail(err, ADP_EINVAL, "%s.%s: '%.60s' has a place for a number, which only rack and nvlinkDomain of a "
-	                "group may have", path, key, text);
+	return adp_fail(
+		err, ADP_EINVAL,
+		"%s.%s: '%.60s' has a place for a number, which only rack and nvlinkDomain of a "
+		"group may have",
+		path, key, text);
 }
 
-int adp_yaml_spec_read(struct adp_yaml_spec *spec, const json_t *object, bool group, const char *path,
-                       struct adp_error *err)
+int adp_yaml_spec_read(struct adp_yaml_spec *spec, const json_t *object, bool group,
+                       const char *path, struct adp_error *err)
 {
 	const char *rack = spec->rack, *domain = spec->nvlink_domain;
 	const json_t *health = json_object_get(object, "health");
@@ -126,7 +148,8 @@ int adp_yaml_spec_read(struct adp_yaml_spec *spec, const json_t *object, bool gr
 	snprintf(spec->path, sizeof spec->path, "%s", path);
 	rc = adp_doc_string(&spec->gpu, &found, object, "gpu", path, err);
 	if (!rc)
-		rc = adp_yaml_u32(&spec->n_gpus, NULL, object, group ? "gpusPerNode" : "gpus", 1, ADP_MAX_NODE_GPUS, path, err);
+		rc = adp_yaml_u32(&spec->n_gpus, NULL, object, group ? "gpusPerNode" : "gpus", 1,
+		                  ADP_MAX_NODE_GPUS, path, err);
 	if (!rc)
 		rc = read_links(spec, object, path, err);
 	if (!rc)
@@ -158,17 +181,19 @@ static void overlay(struct adp_link *link, const struct adp_yaml_link *stated)
 		link->load_frac = stated->load_frac;
 }
 
-static int set_gpu_link(struct adp_node *node, const struct adp_build *b, const struct adp_yaml_spec *spec,
-                        struct adp_error *err)
+static int set_gpu_link(struct adp_node *node, const struct adp_build *b,
+                        const struct adp_yaml_spec *spec, struct adp_error *err)
 {
 	const struct adp_gpu_type *type = &b->types[node->type];
 	const struct adp_link_class *nvlink = adp_hardware_link(b->hw, "nvlink");
 
 	if (spec->links && spec->nvlink) {
 		if (type->nvlink_bytes_per_s <= 0 && spec->gpu_link.bytes_per_s <= 0)
-			return adp_fail(err, ADP_EINVAL, "%s.links.nvlink.bandwidth is missing; %s has no usual one", spec->path,
+			return adp_fail(err, ADP_EINVAL,
+			                "%s.links.nvlink.bandwidth is missing; %s has no usual one", spec->path,
 			                type->alias);
-		node->gpu_link = (struct adp_link){.kind = ADP_LINK_NVLINK, .bytes_per_s = type->nvlink_bytes_per_s,
+		node->gpu_link = (struct adp_link){.kind = ADP_LINK_NVLINK,
+		                                   .bytes_per_s = type->nvlink_bytes_per_s,
 		                                   .latency_s = nvlink ? nvlink->latency_s : 0};
 		node->gpus_per_root = 1;
 	} else if (spec->links) {
@@ -179,7 +204,8 @@ static int set_gpu_link(struct adp_node *node, const struct adp_build *b, const 
 	}
 	overlay(&node->gpu_link, &spec->gpu_link);
 	if (spec->gpus_per_root)
-		node->gpus_per_root = spec->gpus_per_root < node->n_gpus ? spec->gpus_per_root : node->n_gpus;
+		node->gpus_per_root = spec->gpus_per_root < node->n_gpus ? spec->gpus_per_root
+		                                                         : node->n_gpus;
 	return ADP_OK;
 }
 
@@ -196,13 +222,15 @@ static int set_nics(struct adp_node *node, struct adp_build *b, const struct adp
 	if (all.bytes_per_s > 0)
 		return ADP_OK;
 	b->network_assumed = true;
-	if (adp_build_warn(b, node->name, "network of %s nodes is assumed, %.4g GB/s per GPU; state links.nics", type->alias,
-	                   type->nic_bytes_per_s / 1e9))
+	if (adp_build_warn(b, node->name,
+	                   "network of %s nodes is assumed, %.4g GB/s per GPU; state links.nics",
+	                   type->alias, type->nic_bytes_per_s / 1e9))
 		return adp_nomem(err);
 	return ADP_OK;
 }
 
-static int read_speed(double *speed, uint32_t n, const json_t *value, const char *path, struct adp_error *err)
+static int read_speed(double *speed, uint32_t n, const json_t *value, const char *path,
+                      struct adp_error *err)
 {
 	char what[112], *end;
 	const char *key;
@@ -212,9 +240,11 @@ static int read_speed(double *speed, uint32_t n, const json_t *value, const char
 
 	if (json_is_array(value)) {
 		if (json_array_size(value) != n)
-			return adp_fail(err, ADP_EINVAL, "%s: %zu numbers for %u GPUs; give one for each, or {GPU: speed} for some",
-			                path, json_array_size(value), n);
-		json_array_foreach(value, i, member) {
+			return adp_fail(
+				err, ADP_EINVAL,
+				"%s: %zu numbers for %u GPUs; give one for each, or {GPU: speed} for some", path,
+				json_array_size(value), n);
+		json_array_foreach (value, i, member) {
 			snprintf(what, sizeof what, "%s[%zu]", path, i);
 			rc = adp_yaml_speed(&speed[i], member, what, err);
 			if (rc)
@@ -228,12 +258,13 @@ static int read_speed(double *speed, uint32_t n, const json_t *value, const char
 			speed[k] = speed[0];
 		return rc;
 	}
-	json_object_foreach((json_t *)value, key, member) {
+	json_object_foreach ((json_t *)value, key, member) {
 		unsigned long gpu = *key >= '0' && *key <= '9' ? strtoul(key, &end, 10) : n;
 
 		if (gpu >= n || *end)
-			return adp_fail(err, ADP_EINVAL, "%s: '%.20s' is no GPU of the node; they are numbered 0 to %u", path, key,
-			                n - 1);
+			return adp_fail(err, ADP_EINVAL,
+			                "%s: '%.20s' is no GPU of the node; they are numbered 0 to %u", path,
+			                key, n - 1);
 		snprintf(what, sizeof what, "%s.%lu", path, gpu);
 		rc = adp_yaml_speed(&speed[gpu], member, what, err);
 		if (rc)
@@ -260,8 +291,8 @@ static int set_health(struct adp_node *node, struct adp_build *b, const struct a
 
 /* ---- domains ------------------------------------------------------------------------ */
 
-static int refuse_unlisted(struct adp_yaml *yaml, enum adp_domain_kind kind, const char *name, const char *place,
-                           struct adp_error *err)
+static int refuse_unlisted(struct adp_yaml *yaml, enum adp_domain_kind kind, const char *name,
+                           const char *place, struct adp_error *err)
 {
 	static const char *const lists[] = {"", "racks", "spines", "powerDomains", "coolingDomains"};
 	const struct adp_build *b = yaml->build;
@@ -280,12 +311,14 @@ static int refuse_unlisted(struct adp_yaml *yaml, enum adp_domain_kind kind, con
 			nearest = b->domains[i].domain.name;
 		}
 	}
-	return adp_fail(err, ADP_EINVAL, "%s: '%s' is not in %s%s%.60s%s", place, adp_name_shown(shown, sizeof shown, name),
-	                lists[kind], *nearest ? "; did you mean '" : "; add it there", nearest, *nearest ? "'?" : "");
+	return adp_fail(err, ADP_EINVAL, "%s: '%s' is not in %s%s%.60s%s", place,
+	                adp_name_shown(shown, sizeof shown, name), lists[kind],
+	                *nearest ? "; did you mean '" : "; add it there", nearest,
+	                *nearest ? "'?" : "");
 }
 
-static int join(uint32_t *index, struct adp_yaml *yaml, enum adp_domain_kind kind, const char *name, const char *path,
-                const char *key, struct adp_error *err)
+static int join(uint32_t *index, struct adp_yaml *yaml, enum adp_domain_kind kind, const char *name,
+                const char *path, const char *key, struct adp_error *err)
 {
 	char place[112];
 	uint32_t known;
@@ -298,15 +331,16 @@ static int join(uint32_t *index, struct adp_yaml *yaml, enum adp_domain_kind kin
 	return adp_build_domain(index, yaml->build, kind, name, err);
 }
 
-static int join_rack(struct adp_node *node, struct adp_yaml *yaml, const struct adp_yaml_spec *spec, uint64_t index,
-                     struct adp_error *err)
+static int join_rack(struct adp_node *node, struct adp_yaml *yaml, const struct adp_yaml_spec *spec,
+                     uint64_t index, struct adp_error *err)
 {
 	char name[ADP_NAME_SIZE], place[112];
 	uint32_t above = ADP_NONE;
 	int rc;
 
 	if (spec->rack) {
-		uint64_t number = spec->nodes_per_rack ? spec->first_rack + index / spec->nodes_per_rack : 0;
+		uint64_t number = spec->nodes_per_rack ? spec->first_rack + index / spec->nodes_per_rack
+		                                       : 0;
 
 		snprintf(place, sizeof place, "%s.rack", spec->path);
 		rc = adp_yaml_expand(name, spec->rack, number, place, err);
@@ -321,14 +355,18 @@ static int join_rack(struct adp_node *node, struct adp_yaml *yaml, const struct 
 	if (rc || above == ADP_NONE)
 		return rc;
 	if (node->spine != ADP_NONE && node->spine != above)
-		return adp_fail(err, ADP_EINVAL, "%s.spine: rack '%.60s' stands on spine '%.60s'; leave spine out, or change the "
-		                "rack", spec->path, name, yaml->build->domains[above].domain.name);
+		return adp_fail(
+			err, ADP_EINVAL,
+			"%s.spine: rack '%.60s' stands on spine '%.60s'; leave spine out, or change the "
+			"rack",
+			spec->path, name, yaml->build->domains[above].domain.name);
 	node->spine = above;
 	return ADP_OK;
 }
 
-static int join_nvlink(struct adp_node *node, struct adp_yaml *yaml, const struct adp_yaml_spec *spec, uint64_t index,
-                       const char *group_name, struct adp_error *err)
+static int join_nvlink(struct adp_node *node, struct adp_yaml *yaml,
+                       const struct adp_yaml_spec *spec, uint64_t index, const char *group_name,
+                       struct adp_error *err)
 {
 	const struct adp_gpu_type *type = &yaml->build->types[node->type];
 	uint32_t nodes = spec->nodes_per_nvlink_domain;
@@ -338,30 +376,40 @@ static int join_nvlink(struct adp_node *node, struct adp_yaml *yaml, const struc
 	if (node->gpu_link.kind != ADP_LINK_NVLINK) {
 		if (!spec->nvlink_domain && !nodes)
 			return ADP_OK;
-		return adp_fail(err, ADP_EINVAL, "%s.nvlinkDomain: the GPUs of node %s are joined by PCIe; state links.nvlink",
-		                spec->path, node->name);
+		return adp_fail(
+			err, ADP_EINVAL,
+			"%s.nvlinkDomain: the GPUs of node %s are joined by PCIe; state links.nvlink",
+			spec->path, node->name);
 	}
 	if (type->nvlink_domain_gpus && node->n_gpus > type->nvlink_domain_gpus && !spec->links &&
-	    adp_build_warn(yaml->build, node->name, "%s: NVLink is counted between all %u GPUs of a node, but usually joins "
-	                   "%u", type->alias, node->n_gpus, type->nvlink_domain_gpus))
+	    adp_build_warn(yaml->build, node->name,
+	                   "%s: NVLink is counted between all %u GPUs of a node, but usually joins "
+	                   "%u",
+	                   type->alias, node->n_gpus, type->nvlink_domain_gpus))
 		return adp_nomem(err);
-	if (group_name && !spec->nvlink_domain && !nodes && type->nvlink_domain_gpus >= 2 * node->n_gpus &&
+	if (group_name && !spec->nvlink_domain && !nodes &&
+	    type->nvlink_domain_gpus >= 2 * node->n_gpus &&
 	    type->nvlink_domain_gpus > type->node_gpus) {
 		nodes = type->nvlink_domain_gpus / node->n_gpus;
-		if (adp_build_warn(yaml->build, node->name, "%s: %u nodes in a row are taken to share an NVLink domain; state "
-		                   "nodesPerNvlinkDomain", type->alias, nodes))
+		if (adp_build_warn(yaml->build, node->name,
+		                   "%s: %u nodes in a row are taken to share an NVLink domain; state "
+		                   "nodesPerNvlinkDomain",
+		                   type->alias, nodes))
 			return adp_nomem(err);
 	}
 	if (!spec->nvlink_domain && nodes < 2)
 		return ADP_OK;
 	snprintf(place, sizeof place, "%s.nvlinkDomain", spec->path);
 	snprintf(pattern, sizeof pattern, "%.200s-nvlink-{}", group_name ? group_name : "");
-	rc = adp_yaml_expand(name, spec->nvlink_domain ? spec->nvlink_domain : pattern, nodes ? index / nodes : 0, place, err);
-	return rc ? rc : join(&node->nvlink_domain, yaml, ADP_DOMAIN_NVLINK, name, spec->path, "nvlinkDomain", err);
+	rc = adp_yaml_expand(name, spec->nvlink_domain ? spec->nvlink_domain : pattern,
+	                     nodes ? index / nodes : 0, place, err);
+	return rc ? rc
+	          : join(&node->nvlink_domain, yaml, ADP_DOMAIN_NVLINK, name, spec->path,
+	                 "nvlinkDomain", err);
 }
 
-int adp_yaml_add_node(struct adp_yaml *yaml, const struct adp_yaml_spec *spec, const char *name, uint64_t index,
-                      const char *group_name, struct adp_error *err)
+int adp_yaml_add_node(struct adp_yaml *yaml, const struct adp_yaml_spec *spec, const char *name,
+                      uint64_t index, const char *group_name, struct adp_error *err)
 {
 	struct adp_build *b = yaml->build;
 	const struct adp_gpu_type *type;
@@ -371,14 +419,19 @@ int adp_yaml_add_node(struct adp_yaml *yaml, const struct adp_yaml_spec *spec, c
 	int rc;
 
 	if (!spec->gpu)
-		return adp_fail(err, ADP_EINVAL, "%s.gpu is missing; name the GPU type, such as H100", spec->path);
+		return adp_fail(err, ADP_EINVAL, "%s.gpu is missing; name the GPU type, such as H100",
+		                spec->path);
 	type = adp_hardware_find(b->hw, spec->gpu, 0, near, sizeof near);
 	if (!type)
-		return adp_fail(err, ADP_EINVAL, "%s.gpu: '%s' names no single GPU type%s%s; describe another GPU under gpuTypes",
-		                spec->path, adp_name_shown(shown, sizeof shown, spec->gpu), near[0] ? ", nearest " : "", near);
+		return adp_fail(
+			err, ADP_EINVAL,
+			"%s.gpu: '%s' names no single GPU type%s%s; describe another GPU under gpuTypes",
+			spec->path, adp_name_shown(shown, sizeof shown, spec->gpu), near[0] ? ", nearest " : "",
+			near);
 	rc = adp_build_type(&type_index, b, type, err);
 	if (!rc)
-		rc = adp_build_node(&node, b, name, type_index, spec->n_gpus ? spec->n_gpus : type->node_gpus, err);
+		rc = adp_build_node(&node, b, name, type_index,
+		                    spec->n_gpus ? spec->n_gpus : type->node_gpus, err);
 	if (rc)
 		return adp_wrap(err, rc, "%s", spec->path);
 	rc = set_gpu_link(node, b, spec, err);
@@ -391,6 +444,9 @@ int adp_yaml_add_node(struct adp_yaml *yaml, const struct adp_yaml_spec *spec, c
 	if (!rc)
 		rc = join_rack(node, yaml, spec, index, err);
 	if (!rc)
-		rc = join(&node->power, yaml, ADP_DOMAIN_POWER, spec->power, spec->path, "powerDomain", err);
-	return rc ? rc : join(&node->cooling, yaml, ADP_DOMAIN_COOLING, spec->cooling, spec->path, "coolingDomain", err);
+		rc = join(&node->power, yaml, ADP_DOMAIN_POWER, spec->power, spec->path, "powerDomain",
+		          err);
+	return rc ? rc
+	          : join(&node->cooling, yaml, ADP_DOMAIN_COOLING, spec->cooling, spec->path,
+	                 "coolingDomain", err);
 }

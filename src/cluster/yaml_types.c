@@ -12,13 +12,20 @@
 enum { MAX_TYPES = 1024 };
 
 static const char *const type_keys[] = {
-	"name", "base", "alias", "vendor", "arch", "computeCapability", "memory", "memoryBandwidth", "tflops",
-	"measuredBf16Tflops", "nvlink", "nvlinkDomainGpus", "pcie", "gpusPerRootPort", "nicPerGpu", "gpusPerNode",
-	"nicsPerNode", "tdp", "minPower", NULL,
+	"name",        "base",
+	"alias",       "vendor",
+	"arch",        "computeCapability",
+	"memory",      "memoryBandwidth",
+	"tflops",      "measuredBf16Tflops",
+	"nvlink",      "nvlinkDomainGpus",
+	"pcie",        "gpusPerRootPort",
+	"nicPerGpu",   "gpusPerNode",
+	"nicsPerNode", "tdp",
+	"minPower",    NULL,
 };
 
-static int read_text(const char **field, struct adp_arena *arena, const json_t *object, const char *key,
-                     const char *path, struct adp_error *err)
+static int read_text(const char **field, struct adp_arena *arena, const json_t *object,
+                     const char *key, const char *path, struct adp_error *err)
 {
 	const char *text = NULL;
 	int rc = adp_yaml_name(&text, object, key, path, err);
@@ -29,7 +36,8 @@ static int read_text(const char **field, struct adp_arena *arena, const json_t *
 	return *field ? ADP_OK : adp_nomem(err);
 }
 
-static int read_tflops(struct adp_gpu_type *type, const json_t *object, const char *path, struct adp_error *err)
+static int read_tflops(struct adp_gpu_type *type, const json_t *object, const char *path,
+                       struct adp_error *err)
 {
 	static const char *const keys[] = {"fp32", "tf32", "fp16", "bf16", "fp8", NULL};
 	json_t *tflops;
@@ -44,7 +52,8 @@ static int read_tflops(struct adp_gpu_type *type, const json_t *object, const ch
 	for (int i = 0; i < ADP_N_PRECISIONS && !rc; i++) {
 		double number;
 
-		rc = adp_doc_double(&number, &found, tflops, adp_precision_name((enum adp_precision)i), 0, 1e7, inner, err);
+		rc = adp_doc_double(&number, &found, tflops, adp_precision_name((enum adp_precision)i), 0,
+		                    1e7, inner, err);
 		if (!rc && found)
 			type->peak_flops_per_s[i] = number * 1e12;
 	}
@@ -52,7 +61,8 @@ static int read_tflops(struct adp_gpu_type *type, const json_t *object, const ch
 }
 
 /* "9.0", or the number 9.0. */
-static int read_capability(uint32_t *out, const json_t *object, const char *path, struct adp_error *err)
+static int read_capability(uint32_t *out, const json_t *object, const char *path,
+                           struct adp_error *err)
 {
 	const json_t *value = json_object_get(object, "computeCapability");
 	const char *text = json_string_value(value);
@@ -74,14 +84,16 @@ static int read_capability(uint32_t *out, const json_t *object, const char *path
 	return ADP_OK;
 }
 
-static int read_links(struct adp_gpu_type *type, const json_t *object, const char *path, struct adp_error *err)
+static int read_links(struct adp_gpu_type *type, const json_t *object, const char *path,
+                      struct adp_error *err)
 {
 	bool nvlink;
 	int rc;
 
 	rc = adp_yaml_bandwidth(&type->nvlink_bytes_per_s, &nvlink, object, "nvlink", path, err);
 	if (!rc)
-		rc = adp_yaml_u32(&type->nvlink_domain_gpus, NULL, object, "nvlinkDomainGpus", 0, 65536, path, err);
+		rc = adp_yaml_u32(&type->nvlink_domain_gpus, NULL, object, "nvlinkDomainGpus", 0, 65536,
+		                  path, err);
 	if (!rc)
 		rc = adp_yaml_bandwidth(&type->pcie_bytes_per_s, NULL, object, "pcie", path, err);
 	if (!rc)
@@ -89,16 +101,19 @@ static int read_links(struct adp_gpu_type *type, const json_t *object, const cha
 	if (!rc)
 		rc = adp_yaml_bandwidth(&type->nic_bytes_per_s, NULL, object, "nicPerGpu", path, err);
 	if (!rc)
-		rc = adp_yaml_u32(&type->node_gpus, NULL, object, "gpusPerNode", 1, ADP_MAX_NODE_GPUS, path, err);
+		rc = adp_yaml_u32(&type->node_gpus, NULL, object, "gpusPerNode", 1, ADP_MAX_NODE_GPUS, path,
+		                  err);
 	if (!rc)
 		rc = adp_yaml_u32(&type->node_nics, NULL, object, "nicsPerNode", 1, 1024, path, err);
 	if (!rc && nvlink && !type->nvlink_domain_gpus)
-		return adp_fail(err, ADP_EINVAL, "%s.nvlinkDomainGpus is missing; give the number of GPUs that nvlink joins", path);
+		return adp_fail(err, ADP_EINVAL,
+		                "%s.nvlinkDomainGpus is missing; give the number of GPUs that nvlink joins",
+		                path);
 	return rc;
 }
 
-static int read_properties(struct adp_gpu_type *type, struct adp_arena *arena, const json_t *object, const char *path,
-                           struct adp_error *err)
+static int read_properties(struct adp_gpu_type *type, struct adp_arena *arena, const json_t *object,
+                           const char *path, struct adp_error *err)
 {
 	double number;
 	bool found;
@@ -114,7 +129,8 @@ static int read_properties(struct adp_gpu_type *type, struct adp_arena *arena, c
 	if (!rc && found && (type->memory_bytes < 1 << 26 || type->memory_bytes > 1ull << 50))
 		return adp_fail(err, ADP_EINVAL, "%s.memory: not between 64 MiB and 1 PiB", path);
 	if (!rc)
-		rc = adp_yaml_bandwidth(&type->memory_bytes_per_s, NULL, object, "memoryBandwidth", path, err);
+		rc = adp_yaml_bandwidth(&type->memory_bytes_per_s, NULL, object, "memoryBandwidth", path,
+		                        err);
 	if (!rc)
 		rc = read_tflops(type, object, path, err);
 	if (!rc)
@@ -145,10 +161,14 @@ static int check_complete(struct adp_gpu_type *type, const char *path, struct ad
 	else if (type->nic_bytes_per_s <= 0)
 		missing = "nicPerGpu";
 	if (missing)
-		return adp_fail(err, ADP_EINVAL, "%s: GPU type '%s' is new and has no %s; give it, or 'base' with a known type to "
-		                "start from", path, type->name, missing);
+		return adp_fail(
+			err, ADP_EINVAL,
+			"%s: GPU type '%s' is new and has no %s; give it, or 'base' with a known type to "
+			"start from",
+			path, type->name, missing);
 	if (type->measured_bf16_flops_per_s > type->peak_flops_per_s[ADP_PRECISION_BF16])
-		type->measured_bf16_flops_per_s = 0; /* a lower peak was given: the old ceiling says nothing about it */
+		type->measured_bf16_flops_per_s =
+			0; /* a lower peak was given: the old ceiling says nothing about it */
 	if (!type->node_nics)
 		type->node_nics = type->node_gpus;
 	if (!type->gpus_per_root)
@@ -156,23 +176,26 @@ static int check_complete(struct adp_gpu_type *type, const char *path, struct ad
 	return ADP_OK;
 }
 
-static int refuse_unknown(const char *path, const char *key, const char *name, const char *near, struct adp_error *err)
+static int refuse_unknown(const char *path, const char *key, const char *name, const char *near,
+                          struct adp_error *err)
 {
 	char shown[80];
 
-	return adp_fail(err, ADP_EINVAL, "%s.%s: '%s' names no single GPU type%s%s; use its full name", path, key,
-	                adp_name_shown(shown, sizeof shown, name), near[0] ? ", nearest " : "", near);
+	return adp_fail(err, ADP_EINVAL, "%s.%s: '%s' names no single GPU type%s%s; use its full name",
+	                path, key, adp_name_shown(shown, sizeof shown, name),
+	                near[0] ? ", nearest " : "", near);
 }
 
-static struct adp_gpu_type *find_by_name(struct adp_hardware *hw, struct adp_gpu_type *types, const char *name)
+static struct adp_gpu_type *find_by_name(struct adp_hardware *hw, struct adp_gpu_type *types,
+                                         const char *name)
 {
 	const struct adp_gpu_type *type = adp_hardware_find(hw, name, 0, NULL, 0);
 
 	return type ? &types[type - hw->types] : NULL;
 }
 
-static int read_type(struct adp_hardware *hw, struct adp_gpu_type *types, struct adp_arena *arena, const json_t *object,
-                     const char *path, struct adp_error *err)
+static int read_type(struct adp_hardware *hw, struct adp_gpu_type *types, struct adp_arena *arena,
+                     const json_t *object, const char *path, struct adp_error *err)
 {
 	const char *name = NULL, *base = NULL, *alias = NULL;
 	struct adp_gpu_type *type;
@@ -193,11 +216,16 @@ static int read_type(struct adp_hardware *hw, struct adp_gpu_type *types, struct
 		return rc;
 	type = find_by_name(hw, types, name);
 	if (type && base)
-		return adp_fail(err, ADP_EINVAL, "%s.base: '%s' is a known GPU type and starts from itself; leave base out", path,
-		                type->alias);
+		return adp_fail(err, ADP_EINVAL,
+		                "%s.base: '%s' is a known GPU type and starts from itself; leave base out",
+		                path, type->alias);
 	if (!type) {
 		type = &types[hw->n_types++];
-		*type = (struct adp_gpu_type){.alias = "", .aka = "", .vendor = "NVIDIA", .arch = "", .mixes_with = "",
+		*type = (struct adp_gpu_type){.alias = "",
+		                              .aka = "",
+		                              .vendor = "NVIDIA",
+		                              .arch = "",
+		                              .mixes_with = "",
 		                              .unverified = ""};
 		if (base) {
 			hw->n_types--; /* not to find the unfinished one */
@@ -214,7 +242,8 @@ static int read_type(struct adp_hardware *hw, struct adp_gpu_type *types, struct
 		if (!type->name || !type->alias)
 			return adp_nomem(err);
 	} else if (alias) {
-		return adp_fail(err, ADP_EINVAL, "%s.alias: the type is known as %s; leave alias out", path, type->alias);
+		return adp_fail(err, ADP_EINVAL, "%s.alias: the type is known as %s; leave alias out", path,
+		                type->alias);
 	}
 	rc = read_properties(type, arena, object, path, err);
 	return rc ? rc : check_complete(type, path, err);
@@ -227,15 +256,17 @@ static int check_names(const struct adp_hardware *hw, struct adp_error *err)
 
 		for (int k = 0; k < 2; k++) {
 			if (adp_hardware_find(hw, names[k], 0, NULL, 0) != &hw->types[i])
-				return adp_fail(err, ADP_EINVAL, "gpuTypes: more than one GPU type answers to '%s'; choose another alias",
-				                names[k]);
+				return adp_fail(
+					err, ADP_EINVAL,
+					"gpuTypes: more than one GPU type answers to '%s'; choose another alias",
+					names[k]);
 		}
 	}
 	return ADP_OK;
 }
 
-int adp_yaml_types(const struct adp_hardware **out, struct adp_arena *arena, const struct adp_hardware *hw,
-                   const json_t *document, struct adp_error *err)
+int adp_yaml_types(const struct adp_hardware **out, struct adp_arena *arena,
+                   const struct adp_hardware *hw, const json_t *document, struct adp_error *err)
 {
 	struct adp_gpu_type *types;
 	struct adp_hardware *local;
@@ -258,7 +289,7 @@ int adp_yaml_types(const struct adp_hardware **out, struct adp_arena *arena, con
 	*local = *hw;
 	memcpy(types, hw->types, hw->n_types * sizeof *types);
 	local->types = types;
-	json_array_foreach(list, i, item) {
+	json_array_foreach (list, i, item) {
 		snprintf(path, sizeof path, "gpuTypes[%zu]", i);
 		rc = read_type(local, types, arena, item, path, err);
 		if (rc)

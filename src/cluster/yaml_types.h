@@ -7,10 +7,11 @@
 #include "cluster/build.h"
 
 /*
- * Reads gpuTypes of a cluster file. *out: hw itself when there are none; else a copy in the arena whose types carry
- * the changes. It borrows from hw, is not to be destroyed, and lives as long as the arena.
+ * Reads gpuTypes of a cluster file. *out: hw itself when there are none; else a copy in the arena
+ * whose types carry the changes. It borrows from hw, is not to be destroyed, and lives as long as
+ * the arena.
  */
-int adp_yaml_types(const struct adp_hardware **out, struct adp_arena *arena, const struct adp_hardware *hw,
-                   const json_t *document, struct adp_error *err);
+int adp_yaml_types(const struct adp_hardware **out, struct adp_arena *arena,
+                   const struct adp_hardware *hw, const json_t *document, struct adp_error *err);
 
 #endif

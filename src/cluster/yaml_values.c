@@ -31,8 +31,8 @@ static const json_t *member(bool *found, const json_t *object, const char *key)
 	return value;
 }
 
-int adp_yaml_bandwidth(double *out, bool *found, const json_t *object, const char *key, const char *path,
-                       struct adp_error *err)
+int adp_yaml_bandwidth(double *out, bool *found, const json_t *object, const char *key,
+                       const char *path, struct adp_error *err)
 {
 	const json_t *value = member(found, object, key);
 	char what[WHAT_SIZE];
@@ -43,19 +43,24 @@ int adp_yaml_bandwidth(double *out, bool *found, const json_t *object, const cha
 		return ADP_OK;
 	place(what, path, key);
 	if (!json_is_string(value))
-		return adp_fail(err, ADP_EINVAL, "%s: give a bandwidth with its unit, such as 400Gb/s (bits) or 50GB/s (bytes)",
-		                what);
+		return adp_fail(
+			err, ADP_EINVAL,
+			"%s: give a bandwidth with its unit, such as 400Gb/s (bits) or 50GB/s (bytes)", what);
 	rc = adp_parse_bandwidth(&number, json_string_value(value), what, err);
 	if (rc)
 		return rc;
 	if (!(number >= 1 && number <= 1e18))
-		return adp_fail(err, ADP_EINVAL, "%s: '%.60s' is not between 1 B/s and 1 EB/s; leave the key out where nothing "
-		                "is known", what, json_string_value(value));
+		return adp_fail(
+			err, ADP_EINVAL,
+			"%s: '%.60s' is not between 1 B/s and 1 EB/s; leave the key out where nothing "
+			"is known",
+			what, json_string_value(value));
 	*out = number;
 	return ADP_OK;
 }
 
-int adp_yaml_duration(double *out, const json_t *object, const char *key, const char *path, struct adp_error *err)
+int adp_yaml_duration(double *out, const json_t *object, const char *key, const char *path,
+                      struct adp_error *err)
 {
 	const json_t *value = member(NULL, object, key);
 	char what[WHAT_SIZE];
@@ -71,7 +76,8 @@ int adp_yaml_duration(double *out, const json_t *object, const char *key, const 
 	if (rc)
 		return rc;
 	if (!(number >= 0 && number <= 3600))
-		return adp_fail(err, ADP_EINVAL, "%s: '%.60s' is more than an hour", what, json_string_value(value));
+		return adp_fail(err, ADP_EINVAL, "%s: '%.60s' is more than an hour", what,
+		                json_string_value(value));
 	*out = number;
 	return ADP_OK;
 }
@@ -88,7 +94,8 @@ static int read_share(double *out, const json_t *value, const char *what, struct
 	return adp_fail(err, ADP_EINVAL, "%s: give a share such as 0.2 or 20%%", what);
 }
 
-int adp_yaml_load(double *out, const json_t *object, const char *key, const char *path, struct adp_error *err)
+int adp_yaml_load(double *out, const json_t *object, const char *key, const char *path,
+                  struct adp_error *err)
 {
 	const json_t *value = member(NULL, object, key);
 	char what[WHAT_SIZE];
@@ -101,8 +108,11 @@ int adp_yaml_load(double *out, const json_t *object, const char *key, const char
 	if (rc)
 		return rc;
 	if (!(number >= 0 && number < 1))
-		return adp_fail(err, ADP_EINVAL, "%s: %.17g is not a load from 0 to below 1; a link that carries nothing for "
-		                "this job can't be used", what, number);
+		return adp_fail(
+			err, ADP_EINVAL,
+			"%s: %.17g is not a load from 0 to below 1; a link that carries nothing for "
+			"this job can't be used",
+			what, number);
 	*out = number;
 	return ADP_OK;
 }
@@ -115,8 +125,11 @@ int adp_yaml_speed(double *out, const json_t *value, const char *what, struct ad
 	if (rc)
 		return rc;
 	if (!(number > 0 && number <= 1))
-		return adp_fail(err, ADP_EINVAL, "%s: %.17g is not a relative speed above 0 and at most 1; to leave a GPU out, "
-		                "lower the node's number of GPUs", what, number);
+		return adp_fail(
+			err, ADP_EINVAL,
+			"%s: %.17g is not a relative speed above 0 and at most 1; to leave a GPU out, "
+			"lower the node's number of GPUs",
+			what, number);
 	*out = number;
 	return ADP_OK;
 }
@@ -142,8 +155,8 @@ static bool watts_of_text(double *out, const char *text)
 	return false;
 }
 
-int adp_yaml_watts(double *out, bool *found, const json_t *object, const char *key, const char *path,
-                   struct adp_error *err)
+int adp_yaml_watts(double *out, bool *found, const json_t *object, const char *key,
+                   const char *path, struct adp_error *err)
 {
 	const json_t *value = member(found, object, key);
 	char what[WHAT_SIZE];
@@ -160,13 +173,14 @@ int adp_yaml_watts(double *out, bool *found, const json_t *object, const char *k
 		good = json_is_string(value) && watts_of_text(&number, json_string_value(value));
 	}
 	if (!good || !(number > 0 && number <= 1e12))
-		return adp_fail(err, ADP_EINVAL, "%s: give a power above 0, such as 700W, 400kW or 2MW", what);
+		return adp_fail(err, ADP_EINVAL, "%s: give a power above 0, such as 700W, 400kW or 2MW",
+		                what);
 	*out = number;
 	return ADP_OK;
 }
 
-int adp_yaml_bytes(uint64_t *out, bool *found, const json_t *object, const char *key, const char *path,
-                   struct adp_error *err)
+int adp_yaml_bytes(uint64_t *out, bool *found, const json_t *object, const char *key,
+                   const char *path, struct adp_error *err)
 {
 	const json_t *value = member(found, object, key);
 	char what[WHAT_SIZE];
@@ -179,7 +193,8 @@ int adp_yaml_bytes(uint64_t *out, bool *found, const json_t *object, const char 
 	return adp_parse_bytes(out, json_string_value(value), what, err);
 }
 
-int adp_yaml_name(const char **out, const json_t *object, const char *key, const char *path, struct adp_error *err)
+int adp_yaml_name(const char **out, const json_t *object, const char *key, const char *path,
+                  struct adp_error *err)
 {
 	char what[WHAT_SIZE];
 	const char *text;
@@ -189,14 +204,14 @@ int adp_yaml_name(const char **out, const json_t *object, const char *key, const
 	if (rc || !found)
 		return rc;
 	if (!adp_name_is_plain(text))
-		return adp_fail(err, ADP_EINVAL, "%s: a name must be printable and 1 to %d bytes long", place(what, path, key),
-		                ADP_NAME_MAX);
+		return adp_fail(err, ADP_EINVAL, "%s: a name must be printable and 1 to %d bytes long",
+		                place(what, path, key), ADP_NAME_MAX);
 	*out = text;
 	return ADP_OK;
 }
 
-int adp_yaml_u32(uint32_t *out, bool *found, const json_t *object, const char *key, uint32_t min, uint32_t max,
-                 const char *path, struct adp_error *err)
+int adp_yaml_u32(uint32_t *out, bool *found, const json_t *object, const char *key, uint32_t min,
+                 uint32_t max, const char *path, struct adp_error *err)
 {
 	bool given;
 	uint64_t number;
@@ -214,7 +229,8 @@ bool adp_yaml_is_pattern(const char *text)
 	return strchr(text, '{') != NULL;
 }
 
-int adp_yaml_expand(char out[254], const char *pattern, uint64_t index, const char *what, struct adp_error *err)
+int adp_yaml_expand(char out[254], const char *pattern, uint64_t index, const char *what,
+                    struct adp_error *err)
 {
 	const char *open = strchr(pattern, '{'), *close = open ? strchr(open, '}') : NULL;
 	int width = 0, n;
@@ -227,11 +243,15 @@ int adp_yaml_expand(char out[254], const char *pattern, uint64_t index, const ch
 		else if (!close || close != open + 1)
 			close = NULL;
 		if (!close || strchr(close, '{'))
-			return adp_fail(err, ADP_EINVAL, "%s: '%.60s' must have one '{}' for the number, or '{03}' for three digits",
-			                what, pattern);
-		n = snprintf(out, ADP_NAME_SIZE, "%.*s%0*" PRIu64 "%s", (int)(open - pattern), pattern, width, index, close + 1);
+			return adp_fail(
+				err, ADP_EINVAL,
+				"%s: '%.60s' must have one '{}' for the number, or '{03}' for three digits", what,
+				pattern);
+		n = snprintf(out, ADP_NAME_SIZE, "%.*s%0*" PRIu64 "%s", (int)(open - pattern), pattern,
+		             width, index, close + 1);
 	}
 	if (n < 0 || n > ADP_NAME_MAX)
-		return adp_fail(err, ADP_EINVAL, "%s: '%.60s' gives names of more than %d bytes", what, pattern, ADP_NAME_MAX);
+		return adp_fail(err, ADP_EINVAL, "%s: '%.60s' gives names of more than %d bytes", what,
+		                pattern, ADP_NAME_MAX);
 	return ADP_OK;
 }

@@ -68,7 +68,8 @@ __attribute__((unused)) static const char *domain_of(const struct adp_cluster *c
 	return index == ADP_NONE ? "(none)" : c->domains[index].name;
 }
 
-__attribute__((unused)) static const struct adp_node *node_named(const struct adp_cluster *c, const char *name)
+__attribute__((unused)) static const struct adp_node *node_named(const struct adp_cluster *c,
+                                                                 const char *name)
 {
 	for (uint32_t i = 0; i < c->n_nodes; i++) {
 		if (strcmp(c->nodes[i].name, name) == 0)
@@ -86,27 +87,30 @@ __attribute__((unused)) static bool warns(const struct adp_cluster *c, const cha
 	return false;
 }
 
-#define assert_warns(c, text)                                                                                          \
-	do {                                                                                                           \
-		if (!warns(c, text))                                                                                   \
-			fail_msg("no warning says '%s'; first: %s", text, (c)->n_warnings ? (c)->warnings[0] : "(none)");  \
+#define assert_warns(c, text)                                                                      \
+	do {                                                                                           \
+		if (!warns(c, text))                                                                       \
+			fail_msg("no warning says '%s'; first: %s", text,                                      \
+			         (c)->n_warnings ? (c)->warnings[0] : "(none)");                               \
 	} while (0)
 
-#define assert_says(err, wanted)                                                                                         \
-	do {                                                                                                           \
-		if (!strstr((err).text, wanted))                                                                         \
-			fail_msg("'%s' does not say '%s'", (err).text, wanted);                                        \
+#define assert_says(err, wanted)                                                                   \
+	do {                                                                                           \
+		if (!strstr((err).text, wanted))                                                           \
+			fail_msg("'%s' does not say '%s'", (err).text, wanted);                                \
 	} while (0)
 
-#define assert_near(value, expected)                                                                                   \
-	do {                                                                                                           \
-		double near_value = (value), near_expected = (expected);                                               \
-		double near_gap = near_value - near_expected, near_size = near_expected < 0 ? -near_expected : near_expected; \
-		if ((near_gap < 0 ? -near_gap : near_gap) > 1e-12 * near_size)                                         \
-			fail_msg("%.17g is not %.17g", near_value, near_expected);                                     \
+#define assert_near(value, expected)                                                               \
+	do {                                                                                           \
+		double near_value = (value), near_expected = (expected);                                   \
+		double near_gap = near_value - near_expected,                                              \
+			   near_size = near_expected < 0 ? -near_expected : near_expected;                     \
+		if ((near_gap < 0 ? -near_gap : near_gap) > 1e-12 * near_size)                             \
+			fail_msg("%.17g is not %.17g", near_value, near_expected);                             \
 	} while (0)
 
-/* A file of the shared reference data, read whole; NULL, with a note, where there is none. Free with adp_free. */
+/* A file of the shared reference data, read whole; NULL, with a note, where there is none. Free
+ * with adp_free. */
 __attribute__((unused)) static char *shared_file(const char *name)
 {
 	char path[512], *text;

@@ -13,7 +13,8 @@ static void usual_nodes_of_each_type_are_made(void **state)
 	assert_string_equal(alias_of(c, 0), "H100"); /* the larger peak comes first */
 	assert_string_equal(alias_of(c, 31), "A100-80");
 	assert_string_equal(c->nodes[0].name, "h100-0");
-	assert_string_equal(c->nodes[15].name, "h100-15"); /* numbers, not letters, decide: 2 before 10 */
+	assert_string_equal(c->nodes[15].name,
+	                    "h100-15"); /* numbers, not letters, decide: 2 before 10 */
 	assert_int_equal(c->nodes[0].gpu_link.kind, ADP_LINK_NVLINK);
 	assert_near(c->nodes[0].gpu_link.bytes_per_s, 450e9);
 	assert_near(c->nodes[0].nic.bytes_per_s, 400e9); /* 8 x 50 GB/s */
@@ -24,7 +25,8 @@ static void usual_nodes_of_each_type_are_made(void **state)
 	assert_true(c->network_assumed);
 	assert_warns(c, "H100: assumed 8 GPUs a node");
 	for (uint32_t i = 0; i < c->n_nodes; i++) {
-		assert_string_equal(domain_of(c, c->nodes[i].nvlink_domain), c->nodes[i].name); /* each its own */
+		assert_string_equal(domain_of(c, c->nodes[i].nvlink_domain),
+		                    c->nodes[i].name); /* each its own */
 		for (uint32_t g = 0; g < c->nodes[i].n_gpus; g++)
 			assert_true(c->nodes[i].gpu_speed_frac[g] == 1);
 	}
@@ -111,7 +113,8 @@ static void cards_without_nvlink_are_joined_by_pcie(void **state)
 
 static void order_spelling_and_repetition_do_not_matter(void **state)
 {
-	struct adp_cluster *a = must_list("H100:16,V100-32:8"), *b = must_list("v100_32:8, NVIDIA-H100-80GB-HBM3:8,H100x8:8");
+	struct adp_cluster *a = must_list("H100:16,V100-32:8"),
+					   *b = must_list("v100_32:8, NVIDIA-H100-80GB-HBM3:8,H100x8:8");
 
 	(void)state;
 	assert_string_equal(a->digest, b->digest);
@@ -124,7 +127,8 @@ static void order_spelling_and_repetition_do_not_matter(void **state)
 
 static void the_digest_tells_different_fleets_apart(void **state)
 {
-	static const char *const lists[] = {"H100:16", "H100:24", "H100x4:16", "H200:16", "H100:16,T4:4"};
+	static const char *const lists[] = {"H100:16", "H100:24", "H100x4:16", "H200:16",
+	                                    "H100:16,T4:4"};
 	struct adp_cluster *c[5];
 
 	(void)state;
@@ -208,11 +212,19 @@ static void limits_are_stated(void **state)
 	(void)state;
 	assert_int_equal(adp_cluster_from_gpus(&c, "H100:1000000,A100-80:8", hw, &err), ADP_ELIMIT);
 	assert_says(err, "more than 1000000 GPUs");
-	assert_int_equal(adp_cluster_from_gpus(&c, "GH200:300000", hw, &err), ADP_ELIMIT); /* one GPU a node */
+	assert_int_equal(adp_cluster_from_gpus(&c, "GH200:300000", hw, &err),
+	                 ADP_ELIMIT); /* one GPU a node */
 	assert_says(err, "more than 200000 nodes");
 	memset(text, 'x', 69999);
 	text[69999] = '\0';
 	assert_int_equal(adp_cluster_from_gpus(&c, text, hw, &err), ADP_ELIMIT);
+	text[0] = '\0';
+	for (int i = 1; i <= 1023; i++)
+		snprintf(text + strlen(text), 32, "H100x%d:1,", i);
+	snprintf(text + strlen(text), 32, "L4x1:1,L4x2:1");
+	assert_int_equal(adp_cluster_from_gpus(&c, text, hw, &err),
+	                 ADP_EINVAL); /* 1025 kinds of node */
+	assert_says(err, "entry 1025 ('L4x2:1'): too many entries");
 	free(text);
 	c = must_list("H100:1000000");
 	assert_int_equal(c->n_nodes, 125000);

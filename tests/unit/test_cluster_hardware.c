@@ -64,7 +64,8 @@ static void every_row_has_a_source_and_sane_figures(void **state)
 		const struct adp_gpu_type *type = &hw->types[i];
 
 		assert_true(strlen(type->source) > 0);
-		assert_true(strlen(type->unverified) > 0); /* node shape and network share are assumptions at least */
+		assert_true(strlen(type->unverified) >
+		            0); /* node shape and network share are assumptions at least */
 		assert_true(type->memory_bytes >= 8000000000u && type->memory_bytes < 400000000000u);
 		assert_true(type->measured_bf16_flops_per_s <= adp_gpu_type_peak(type));
 		assert_true(type->min_power_w <= type->tdp_w);
@@ -128,7 +129,8 @@ static void spellings_of_one_name_are_alike(void **state)
 	assert_string_equal(found("nvidia_h100_80gb_hbm3", 0), "NVIDIA-H100-80GB-HBM3");
 	assert_string_equal(found("NVIDIA H100 80GB HBM3", 0), "NVIDIA-H100-80GB-HBM3");
 	assert_string_equal(found("h100", 0), "NVIDIA-H100-80GB-HBM3");
-	assert_string_equal(found("A100-SXM4-40GB", 0), "NVIDIA-A100-SXM4-40GB"); /* drivers before 470 */
+	assert_string_equal(found("A100-SXM4-40GB", 0),
+	                    "NVIDIA-A100-SXM4-40GB"); /* drivers before 470 */
 	assert_string_equal(found("rtx-4090", 0), "NVIDIA-GeForce-RTX-4090");
 }
 
@@ -142,7 +144,8 @@ static void unknown_names_get_the_nearest_aliases(void **state)
 	assert_null(adp_hardware_find(hw, "quantum-computer", 0, near, sizeof near));
 	assert_string_equal(near, "");
 	assert_null(adp_hardware_find(hw, "", 0, near, sizeof near));
-	assert_null(adp_hardware_find(hw, "H10", 0, near, 3)); /* no room: cut at a name, never overrun */
+	assert_null(
+		adp_hardware_find(hw, "H10", 0, near, 3)); /* no room: cut at a name, never overrun */
 	assert_true(strlen(near) < 3);
 }
 
@@ -151,7 +154,8 @@ static void provider_tables_name_only_known_types(void **state)
 	(void)state;
 	assert_true(hw->n_accelerators > 30);
 	for (uint32_t i = 0; i < hw->n_accelerators + hw->n_instances; i++) {
-		const char *gpus = i < hw->n_accelerators ? hw->accelerators[i].gpus : hw->instances[i - hw->n_accelerators].gpus;
+		const char *gpus = i < hw->n_accelerators ? hw->accelerators[i].gpus
+		                                          : hw->instances[i - hw->n_accelerators].gpus;
 
 		for (const char *at = gpus; *at;) {
 			char name[128];
@@ -192,8 +196,10 @@ static void an_override_changes_only_the_cells_it_fills(void **state)
 static void an_override_adds_a_type(void **state)
 {
 	struct adp_error err = {0};
-	struct adp_hardware *mine = with("name,alias,memory_gib,memory_bw_gbs,fp16_tflops,pcie_gen,node_gpus,nic_gbs\n"
-	                                 "NVIDIA-X900,X900,512,20000,9000,6,16,200\n", &err);
+	struct adp_hardware *mine = with(
+		"name,alias,memory_gib,memory_bw_gbs,fp16_tflops,pcie_gen,node_gpus,nic_gbs\n"
+		"NVIDIA-X900,X900,512,20000,9000,6,16,200\n",
+		&err);
 	const struct adp_gpu_type *type;
 
 	(void)state;
@@ -266,7 +272,8 @@ static void precisions_have_names_and_spellings(void **state)
 
 	(void)state;
 	for (int i = 0; i < ADP_N_PRECISIONS; i++) {
-		assert_int_equal(adp_precision_parse(&p, adp_precision_name((enum adp_precision)i), &err), ADP_OK);
+		assert_int_equal(adp_precision_parse(&p, adp_precision_name((enum adp_precision)i), &err),
+		                 ADP_OK);
 		assert_int_equal(p, i);
 	}
 	assert_int_equal(adp_precision_parse(&p, "BF16", &err), ADP_OK);
@@ -278,8 +285,9 @@ static void precisions_have_names_and_spellings(void **state)
 
 static void every_failed_allocation_is_reported_and_leaks_nothing(void **state)
 {
-	static const char csv[] = "name,alias,memory_gib,memory_bw_gbs,fp16_tflops,pcie_gen,node_gpus,nic_gbs\n"
-	                          "X,X9,512,20000,9000,6,16,200\n";
+	static const char csv[] =
+		"name,alias,memory_gib,memory_bw_gbs,fp16_tflops,pcie_gen,node_gpus,nic_gbs\n"
+		"X,X9,512,20000,9000,6,16,200\n";
 	bool failed = true;
 
 	(void)state;
@@ -289,7 +297,8 @@ static void every_failed_allocation_is_reported_and_leaks_nothing(void **state)
 		int rc;
 
 		adp_alloc_fail_after(n);
-		rc = adp_hardware_load_text(&mine, ADP_SOURCE_DIR "/data", csv, sizeof csv - 1, "mine.csv", &err);
+		rc = adp_hardware_load_text(&mine, ADP_SOURCE_DIR "/data", csv, sizeof csv - 1, "mine.csv",
+		                            &err);
 		failed = adp_alloc_failed();
 		adp_alloc_fail_after(UINT64_MAX);
 		assert_int_equal(rc, failed ? ADP_ENOMEM : ADP_OK);

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* links: cluster; covers: src/cluster/cluster_read.c src/cluster/cluster_yaml.c
+ * src/cluster/cluster_k8s.c src/cluster/k8s_gpus.c src/cluster/k8s_place.c src/cluster/yaml_node.c
+ * src/cluster/yaml_types.c src/cluster/yaml_values.c src/cluster/build.c */
+#include "cluster_check.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static struct adp_hardware *hw;
+	struct adp_cluster *cluster, *copy;
+	struct adp_error err = {0};
+
+	if (!hw && adp_hardware_load(&hw, NULL, NULL, &err))
+		abort();
+	if (adp_cluster_read(&cluster, (const char *)data, size, "fuzz", hw, &err)) {
+		check_that(!cluster && err.code && err.text[0]);
+		return 0;
+	}
+	check_cluster(cluster);
+	if (adp_cluster_variant(&copy, cluster, NULL, NULL, 0, &err))
+		abort();
+	check_that(strcmp(copy->digest, cluster->digest) == 0);
+	adp_cluster_destroy(copy);
+	adp_cluster_destroy(cluster);
+	return 0;
+}

@@ -23,8 +23,7 @@ struct adp_error {
 
 #define ADP_PRINTF(f, a) __attribute__((format(printf, f, a)))
 
-/* Sets code and text (err may be NULL). Returns code, so: return adp_fail(err, ADP_EINVAL, "...").
- */
+/* Sets code and text (err may be NULL). Returns code, so: return adp_fail(err, ADP_EINVAL, "..."). */
 int adp_fail(struct adp_error *err, int code, const char *format, ...) ADP_PRINTF(3, 4);
 
 /* Puts "context: " before the text that is there. Returns code, for the same use. */
@@ -32,5 +31,17 @@ int adp_wrap(struct adp_error *err, int code, const char *format, ...) ADP_PRINT
 
 /* Shorthand for the out-of-memory case. Returns ADP_ENOMEM. */
 int adp_nomem(struct adp_error *err);
+
+/*
+ * The same calls, with the result in sight: a compiler or analyzer that doesn't see the functions' bodies
+ * must know that a failure isn't ADP_OK. code is evaluated twice.
+ */
+static inline int adp_error_code(int code)
+{
+	return code;
+}
+#define adp_fail(err, code, ...) (adp_fail(err, code, __VA_ARGS__), adp_error_code(code))
+#define adp_wrap(err, code, ...) (adp_wrap(err, code, __VA_ARGS__), adp_error_code(code))
+#define adp_nomem(err) (adp_nomem(err), adp_error_code(ADP_ENOMEM))
 
 #endif

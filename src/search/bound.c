@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <string.h>
+
+#include "search/internal.h"
+
+uint64_t unit_batches(const struct space *space, const struct unit *unit)
+{
+	return space->train->global_batch_seqs / space->shapes[unit->shape].shape.micro_batch_seqs;
+}
+
+/* Forward and backward of a kind on a class, with the cheapest recomputation the unit allows. */
+static double kind_time(const struct adp_item_time *t, int recompute, bool block)
+{
+	return t->fwd_s + t->bwd_s + (block && recompute > 0 ? t->recompute_s[recompute] : 0.0);
+}
+
+/* Prices by one type's times over the first n_kinds kinds. */
+static void price_build(struct work *out, uint32_t ref, uint32_t n_kinds, uint32_t n_types)
+{
+	uint32_t p = out->n_prices++, n = 0;
+
+	for (uint32_t k = 0; k < n_kinds; k++)
+		out->price[p].cost += out->amount[k] * out->time_s[ref][k];
+	for (uint32_t t = 0; t < n_types; t++) {
+		double rate = 0.0;
+		uint32_t at;
+
+		if (!out->present[t])
+			continue;
+		for (uint32_t k = 0; k < n_kinds; k++)
+			if (out->amount[k] > 0.0 && out->time_s[t][k] > 0.0)
+				rate = fmax(rate, out->time_s[ref][k] / out->time_s[t][k]);
+		for (at = n++; at > 0 && out->price[p].rate[at - 1] < rate; at--) {
+			out->price[p].rate[at] = out->price[p].rate[at - 1];
+			out->price[p].type[at] = out->price[p].type[at - 1];
+		}
+		out->price[p].rate[at] = rate;
+		out->price[p].type[at] = (uint8_t)t;
+	}
+	out->price[p].n = n;
+}
+
+void work_build(struct work *out, const struct space *space, const struct unit *unit)
+{
+	const struct shape_cost *sc = &space->shapes[unit->shape];
+	uint32_t n_blocks = space->model->n_blocks;
+
+	memset(out, 0, sizeof *out);
+	out->n_kinds = n_blocks + N_END_KINDS;
+	for (uint32_t k = 0; k < n_blocks; k++)
+		out->amount[k] = space->n_before[k * (space->model->n_layers + 1) + space->model->n_layers];
+	for (uint32_t k = n_blocks; k < out->n_kinds; k++)
+		out->amount[k] = 1.0;
+	for (uint32_t c = 0; c < sc->slots->n_classes; c++) {
+		for (uint32_t t = 0; t < space->n_types; t++) {
+			if (space->types[t] != sc->slots->classes[c].type)
+				continue;
+			for (uint32_t k = 0; k < out->n_kinds; k++) {
+				const struct adp_item_time *time = k < n_blocks ? &sc->block[c * n_blocks + k]
+				                                                : &sc->end[c * N_END_KINDS + k - n_blocks];
+				double s = kind_time(time, unit->recompute, k < n_blocks);
+
+				if (!out->present[t] || s < out->time_s[t][k])
+					out->time_s[t][k] = s;
+				if (s > 0.0 && time->fwd_s / s > out->fwd_share)
+					out->fwd_share = time->fwd_s / s;
+			}
+			out->present[t] = true;
+		}
+	}
+	for (uint32_t ref = 0; ref < space->n_types; ref++)
+		for (uint32_t ends = 0; ends < 2 && out->present[ref]; ends++)
+			price_build(out, ref, out->n_kinds - (ends ? 0 : N_END_KINDS), space->n_types);
+}
+
+double work_bound(const struct work *work, const double n[ADP_SEARCH_MAX_TYPES], double cap)
+{
+	double best = 0.0;
+
+	for (uint32_t p = 0; p < work->n_prices; p++) {
+		double left = cap, sum = 0.0;
+
+		for (uint32_t i = 0; i < work->price[p].n && left > 0.0; i++) {
+			double take = n[work->price[p].type[i]];
+
+			take = take < left ? take : left;
+			sum += take * work->price[p].rate[i];
+			left -= take;
+		}
+		if (sum > 0.0 && work->price[p].cost > best * sum)
+			best = work->price[p].cost / sum;
+	}
+	return best > 0.0 ? best : INFINITY;
+}
+
+/* Whole layers that fit a stage of time tau beside something of extra seconds. */
+static double layers_in(double tau, double extra, double layer_s)
+{
+	return tau > extra ? floor((tau - extra) / layer_s * (1.0 + 1e-12)) : 0.0;
+}
+
+double work_whole_layers(const struct work *work, const double n[ADP_SEARCH_MAX_TYPES], uint32_t n_types,
+                         double at_least)
+{
+	uint32_t n_blocks = work->n_kinds - N_END_KINDS;
+	double layer_s[ADP_SEARCH_MAX_TYPES], n_layers = 0.0, tau = at_least;
+
+	for (uint32_t k = 0; k < n_blocks; k++)
+		n_layers += work->amount[k];
+	for (uint32_t t = 0; t < n_types; t++) {
+		layer_s[t] = INFINITY;
+		for (uint32_t k = 0; k < n_blocks && work->present[t]; k++)
+			if (work->amount[k] > 0.0)
+				layer_s[t] = fmin(layer_s[t], work->time_s[t][k]);
+	}
+	/* raise tau to the next whole layer until there is room for all, the ends where they take least */
+	for (;;) {
+		double room = 0.0, least_lost[N_END_KINDS] = {INFINITY, INFINITY}, next = INFINITY;
+
+		for (uint32_t t = 0; t < n_types; t++) {
+			double whole;
+
+			if (n[t] <= 0.0 || !work->present[t])
+				continue;
+			whole = layers_in(tau, 0.0, layer_s[t]);
+			room += n[t] * whole;
+			next = fmin(next, (whole + 1.0) * layer_s[t]);
+			for (uint32_t e = 0; e < N_END_KINDS; e++) {
+				double extra = work->time_s[t][n_blocks + e], with = layers_in(tau, extra, layer_s[t]);
+
+				least_lost[e] = fmin(least_lost[e], tau < extra ? INFINITY : whole - with);
+				next = fmin(next, (with + 1.0) * layer_s[t] + extra);
+			}
+		}
+		if (room - least_lost[KIND_EMBEDDING] - least_lost[KIND_TAIL] >= n_layers)
+			return tau;
+		if (!(next > tau))
+			return tau; /* rounding: stay below the truth */
+		tau = next;
+	}
+}
+
+double unit_bound(const struct space *space, const struct unit *unit)
+{
+	const struct slots *slots = space->shapes[unit->shape].slots;
+	double n[ADP_SEARCH_MAX_TYPES] = {0};
+	struct work work;
+
+	work_build(&work, space, unit);
+	for (uint32_t t = 0; t < space->n_types; t++)
+		n[t] = slots->type[t].n;
+	return (double)unit_batches(space, unit) *
+	           work_bound(&work, n, floor(space->max_slots_gpus / slots->size)) +
+	       space->engine->step_fixed_s;
+}
+
+/* Least memory of one layer of any kind on a middle stage, by what grows with the micro-batches in flight. */
+static void one_layer(struct layer_room *room, const struct space *space, const struct unit *unit, uint32_t item,
+                      enum adp_recompute recompute, bool flash, double shard)
+{
+	const struct shape_cost *sc = &space->shapes[unit->shape];
+	uint32_t one = 1;
+	struct adp_rank_items items = {1, &item, &one};
+	struct adp_memory_opts opts = {.zero_stage = unit->zero_stage,
+	                               .shard_gpus = unit->zero_stage ? shard : 1.0,
+	                               .expert_shard_gpus = unit->zero_stage ? shard * sc->shape.tp : 1.0,
+	                               .in_flight = 1.0,
+	                               .recompute = recompute,
+	                               .flash = flash};
+	struct adp_memory a, b;
+	double fixed, slope;
+
+	adp_memory(&a, space->engine, space->model, space->train, &sc->shape, &items, &opts);
+	opts.in_flight = 2.0;
+	adp_memory(&b, space->engine, space->model, space->train, &sc->shape, &items, &opts);
+	fixed = (double)a.weights + (double)a.gradients + (double)a.optimizer;
+	slope = (double)b.activations - (double)a.activations;
+	/* under ZeRO 2 and 3 some of these hold whole blocks at a time, which do not add up over layers */
+	if (unit->zero_stage >= 2)
+		fixed = (double)a.optimizer;
+	room->fixed_bytes = fmin(room->fixed_bytes, fixed);
+	room->flight_bytes = fmin(room->flight_bytes, slope);
+}
+
+void layer_room_build(struct layer_room *out, const struct space *space, const struct unit *unit,
+                      const struct adp_gpu_type *gpu, uint32_t dp)
+{
+	const struct adp_engine *engine = space->engine;
+	double shard = (double)dp * space->shapes[unit->shape].shape.cp;
+	bool flash = gpu->compute_capability >= engine->min_cc_flash;
+
+	out->usable_bytes = space->memory_scale * (double)adp_usable_bytes(engine, gpu) - engine->context_bytes;
+	out->fixed_bytes = out->flight_bytes = INFINITY;
+	for (uint32_t k = 0; k < space->model->n_blocks; k++) {
+		uint32_t item = 0;
+
+		while (item < space->model->n_items && space->model->items[item].block != &space->model->blocks[k])
+			item++;
+		if (item == space->model->n_items)
+			continue;
+		if (unit->recompute >= 0)
+			one_layer(out, space, unit, item, (enum adp_recompute)unit->recompute, flash, shard);
+		for (uint32_t r = 0; unit->recompute < 0 && r < ADP_N_RECOMPUTE; r++)
+			if (engine->recompute_mask & (1u << r))
+				one_layer(out, space, unit, item, (enum adp_recompute)r, flash, shard);
+	}
+}
+
+double layer_room_layers(const struct layer_room *room, double in_flight)
+{
+	double each = room->fixed_bytes + room->flight_bytes * in_flight;
+
+	return room->usable_bytes <= 0.0 ? 0.0 : each > 0.0 ? floor(room->usable_bytes / each * (1.0 + 1e-9)) : INFINITY;
+}

@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "search/internal.h"
+
+enum { OPEN_MAX = 16384 };
+
+/* The search inside one unit: data-parallel size, and how many stages or replicas each type gives. */
+struct branch {
+	const struct space *space;
+	const struct unit *unit;
+	const struct shape_cost *sc;
+	struct evaluator *ev;
+	struct candidate *best;
+	struct counts *counts;
+	struct open_list *open;
+	struct work work;
+	uint32_t n_types, n[ADP_SEARCH_MAX_TYPES], n_all; /* slots of each type */
+	uint64_t n_batches;
+	double cap_slots;
+	uint32_t max_pipe;
+	struct adp_error *err;
+	/* of the data-parallel size at hand */
+	uint32_t dp, share[ADP_SEARCH_MAX_TYPES]; /* stages (or replicas) of each type */
+	double pace_s[ADP_SEARCH_MAX_TYPES];      /* one replica of one type, a micro-batch, at least */
+	struct layer_room room[ADP_SEARCH_MAX_TYPES];
+	uint32_t room_dp;                         /* the size room was made for */
+};
+
+static bool pin_allows(const struct adp_pin *pin, uint64_t value)
+{
+	return (!pin->min && !pin->max) || (value >= pin->min && value <= pin->max);
+}
+
+static bool all_required(const struct branch *b)
+{
+	for (uint32_t t = 0; t < b->n_types; t++)
+		if (b->space->type_required[t] && !b->share[t])
+			return false;
+	return true;
+}
+
+/* Rules of engine and pins that hold for a whole composition; stage_replicas: replicas of each group. */
+static bool composition_legal(const struct branch *b, const struct composition *comp)
+{
+	const struct space *space = b->space;
+	const struct adp_engine *engine = space->engine;
+	const struct adp_shape *shape = &b->sc->shape;
+	uint64_t gpus = (uint64_t)comp->dp * comp->pp * b->sc->slots->size;
+	bool equal = !engine->uneven_micro_batches || space->opts->equal_batches || b->unit->zero_stage >= 2;
+	uint32_t mask = comp->pp > 1 ? engine->zero_mask_with_pipeline : engine->zero_mask;
+
+	if (!pin_allows(&space->opts->dp, comp->dp) || !pin_allows(&space->opts->pp, comp->pp) ||
+	    !pin_allows(&space->opts->gpus, gpus))
+		return false;
+	if (!(mask & (1u << b->unit->zero_stage)))
+		return false;
+	/* sharding over one rank is no sharding: the plain form stands for it */
+	if (comp->dp * shape->cp == 1 && b->unit->zero_stage > 0 && mask & 1u && space->opts->zero_stage < 0)
+		return false;
+	if (comp->pp > engine->max_pipeline || comp->pp > space->model->n_layers + 2)
+		return false;
+	if (b->unit->vpp > 1 && (comp->pp == 1 || (uint64_t)comp->pp * b->unit->vpp > space->model->n_layers ||
+	                         (uint64_t)comp->pp * b->unit->vpp > ADP_SEARCH_MAX_CHUNKS))
+		return false;
+	if ((equal || engine->batch_divides_evenly) && b->n_batches % comp->dp)
+		return false;
+	if (b->n_batches < (uint64_t)comp->dp * (comp->pp > 1 && !engine->fewer_batches_than_stages ? comp->pp : 1))
+		return false;
+	if (b->unit->vpp > 1 && engine->vpp_needs_divisible_batches && (b->n_batches / comp->dp) % comp->pp)
+		return false;
+	for (uint32_t g = 0; g < comp->n_groups; g++)
+		if ((uint64_t)comp->group[g].n_replicas * b->sc->slots->size % ((uint64_t)shape->ep * shape->etp))
+			return false;
+	return true;
+}
+
+/*
+ * Bound of a composition: the work over the slots for the replica with the most micro-batches; with a
+ * plain pipeline also the fill and drain around its slowest stage m, at least all other stages' work
+ * less the (pp - 1 - m) forwards that m itself does meanwhile.
+ */
+static double composition_bound(const struct branch *b, const double *stages, double pp, double n_micro)
+{
+	const struct space *space = b->space;
+	double per_batch = work_bound(&b->work, stages, INFINITY), bound;
+
+	per_batch = work_whole_layers(&b->work, stages, b->n_types, per_batch);
+	bound = n_micro * per_batch;
+
+	if (b->unit->vpp == 1 && n_micro >= pp && pp > 1.0) {
+		double pass = 0.0;
+
+		for (uint32_t k = 0; k < b->work.n_kinds; k++) {
+			double least = INFINITY;
+
+			for (uint32_t t = 0; t < b->n_types; t++)
+				if (stages[t] > 0.0 && b->work.present[t])
+					least = fmin(least, b->work.time_s[t][k]);
+			pass += b->work.amount[k] * least;
+		}
+		bound = fmax(bound, (n_micro - 1.0) * per_batch + pass - (pp - 1.0) * b->work.fwd_share * per_batch);
+	}
+	return bound + space->engine->step_fixed_s;
+}
+
+/* Could the stages hold all layers, by memory and by the time of the best plan so far? */
+static bool layers_could_fit(struct branch *b, const struct composition *comp)
+{
+	uint32_t n_micro = (uint32_t)((b->n_batches + comp->dp - 1) / comp->dp), n_blocks = b->space->model->n_blocks;
+	double limit = (b->best->step_s - b->space->engine->step_fixed_s) / n_micro, layers = 0.0;
+	double by_time[ADP_SEARCH_MAX_TYPES];
+
+	if (b->room_dp != comp->dp) {
+		for (uint32_t t = 0; t < b->n_types; t++)
+			layer_room_build(&b->room[t], b->space, b->unit, &b->space->cluster->types[b->space->types[t]], comp->dp);
+		b->room_dp = comp->dp;
+	}
+	for (uint32_t t = 0; t < b->n_types; t++) {
+		double layer_s = INFINITY;
+
+		for (uint32_t k = 0; k < n_blocks; k++)
+			if (b->work.amount[k] > 0.0)
+				layer_s = fmin(layer_s, b->work.time_s[t][k]);
+		by_time[t] = comp->n_groups > 1 ? INFINITY : limit / layer_s * (1.0 + 1e-9);
+	}
+	for (uint32_t s = 0; s < comp->pp; s++) {
+		double most = INFINITY, in_flight = adp_pipeline_in_flight(s, comp->pp, b->unit->vpp, n_micro);
+
+		for (uint32_t g = 0; g < comp->n_groups; g++) {
+			uint32_t t = comp->group[g].stage_type[s];
+
+			most = fmin(most, fmin(layer_room_layers(&b->room[t], in_flight), floor(by_time[t])));
+		}
+		layers += most;
+		if (layers >= b->space->model->n_layers)
+			return true;
+	}
+	return false;
+}
+
+/* A list that is full keeps the bound, so that the gap stays true. */
+static int keep_open(struct branch *b, const struct composition *comp, double bound_s)
+{
+	struct open_list *list = b->open;
+
+	if (list->n == list->max && list->max < OPEN_MAX) {
+		uint32_t max = list->max ? list->max * 2 : 16;
+		struct open_composition *grown = adp_reallocarray(list->items, max, sizeof *grown);
+
+		if (!grown)
+			return adp_nomem(b->err);
+		list->items = grown;
+		list->max = max;
+	}
+	if (list->n == list->max)
+		b->counts->open_bound_s = fmin(b->counts->open_bound_s, bound_s);
+	else
+		list->items[list->n++] = (struct open_composition){bound_s, b->unit, *comp};
+	return ADP_OK;
+}
+
+static int try_composition(struct branch *b, const struct composition *comp, double bound_s)
+{
+	bool open;
+	int rc;
+
+	if (bound_s >= b->best->step_s || !layers_could_fit(b, comp)) {
+		b->counts->bounded++;
+		return ADP_OK;
+	}
+	rc = composition_try(b->best, b->counts, b->ev, b->unit, comp, &bound_s, &open, b->err);
+	return rc == ADP_OK && open ? keep_open(b, comp, bound_s) : rc;
+}
+
+/* Every order of the types along the pipeline: order[0..n) is permuted in place. */
+static int try_orders(struct branch *b, struct composition *comp, uint32_t *order, uint32_t n, uint32_t at,
+                      double bound_s)
+{
+	if (at == n) {
+		uint32_t s = 0;
+
+		for (uint32_t i = 0; i < n; i++)
+			for (uint32_t j = 0; j < b->share[order[i]]; j++)
+				comp->group[0].stage_type[s++] = (uint8_t)order[i];
+		return try_composition(b, comp, bound_s);
+	}
+	for (uint32_t i = at; i < n; i++) {
+		uint32_t keep = order[at];
+		int rc;
+
+		order[at] = order[i];
+		order[i] = keep;
+		rc = try_orders(b, comp, order, n, at + 1, bound_s);
+		order[i] = order[at];
+		order[at] = keep;
+		if (rc != ADP_OK)
+			return rc;
+	}
+	return ADP_OK;
+}
+
+/* Each stage on one type, all replicas alike. */
+static int try_stages(struct branch *b)
+{
+	struct composition comp;
+	uint32_t order[ADP_SEARCH_MAX_TYPES], n = 0;
+	double stages[ADP_SEARCH_MAX_TYPES], bound_s;
+	double n_micro = ceil((double)b->n_batches / b->dp);
+
+	memset(&comp, 0, sizeof comp);
+	comp.dp = b->dp;
+	comp.n_groups = 1;
+	comp.group[0].n_replicas = b->dp;
+	for (uint32_t t = 0; t < b->n_types; t++) {
+		stages[t] = b->share[t];
+		comp.pp += b->share[t];
+		if (b->share[t])
+			order[n++] = t;
+	}
+	if (comp.pp == 0 || !all_required(b) || !composition_legal(b, &comp))
+		return ADP_OK;
+	bound_s = composition_bound(b, stages, comp.pp, n_micro);
+	if (bound_s >= b->best->step_s) {
+		b->counts->bounded++;
+		return ADP_OK;
+	}
+	return try_orders(b, &comp, order, n, 0, bound_s);
+}
+
+/*
+ * Number of stages of type t, most first.
+ */
+static int branch_stages(struct branch *b, uint32_t t, uint32_t used)
+{
+	double n_micro = ceil((double)b->n_batches / b->dp), stages[ADP_SEARCH_MAX_TYPES] = {0};
+	uint32_t most, gpus_left;
+
+	if (t == b->n_types)
+		return try_stages(b);
+	gpus_left = b->cap_slots / b->dp > b->max_pipe ? b->max_pipe : (uint32_t)(b->cap_slots / b->dp);
+	if (gpus_left < used)
+		return ADP_OK;
+	most = b->n[t] / b->dp;
+	if (most > gpus_left - used)
+		most = gpus_left - used;
+	for (uint32_t p = most + 1; p-- > 0;) {
+		int rc;
+
+		b->share[t] = p;
+		for (uint32_t i = 0; i < b->n_types; i++)
+			stages[i] = i <= t ? b->share[i] : fmin((double)(b->n[i] / b->dp), gpus_left - used);
+		/* at most p stages of this type is too slow: so are fewer */
+		if (n_micro * work_bound(&b->work, stages, gpus_left) + b->space->engine->step_fixed_s >=
+		    b->best->step_s) {
+			b->counts->bounded++;
+			break;
+		}
+		for (uint32_t i = t + 1; i < b->n_types; i++)
+			stages[i] = fmin(stages[i], gpus_left - used - p);
+		if (n_micro * work_bound(&b->work, stages, gpus_left) + b->space->engine->step_fixed_s >=
+		    b->best->step_s) {
+			b->counts->bounded++;
+			continue;
+		}
+		rc = branch_stages(b, t + 1, used + p);
+		if (rc != ADP_OK)
+			return rc;
+	}
+	b->share[t] = 0;
+	return ADP_OK;
+}
+
+/* Each replica on one type: data parallelism across the types. */
+static int try_replicas(struct branch *b, uint32_t pp)
+{
+	struct composition comp;
+	const struct adp_engine *engine = b->space->engine;
+	bool equal = !engine->uneven_micro_batches || b->space->opts->equal_batches || b->unit->zero_stage >= 2;
+	double slots[ADP_SEARCH_MAX_TYPES] = {0}, bound_s;
+
+	memset(&comp, 0, sizeof comp);
+	comp.pp = pp;
+	for (uint32_t t = 0; t < b->n_types; t++) {
+		struct replica_group *group = &comp.group[comp.n_groups];
+
+		if (!b->share[t])
+			continue;
+		comp.dp += b->share[t];
+		comp.n_groups++;
+		group->n_replicas = b->share[t];
+		memset(group->stage_type, (int)t, pp);
+		slots[t] = (double)b->share[t] * pp;
+	}
+	if (comp.n_groups < 2 || !all_required(b) || !composition_legal(b, &comp))
+		return ADP_OK;
+	bound_s = (double)b->n_batches * work_bound(&b->work, slots, INFINITY);
+	for (uint32_t t = 0; equal && t < b->n_types; t++) {
+		double one[ADP_SEARCH_MAX_TYPES] = {0};
+
+		/* every replica runs the same count, so each type's own pace bounds the step */
+		if (!b->share[t])
+			continue;
+		one[t] = pp;
+		bound_s = fmax(bound_s, (double)b->n_batches / comp.dp * work_bound(&b->work, one, INFINITY));
+	}
+	return try_composition(b, &comp, bound_s + engine->step_fixed_s);
+}
+
+static bool equal_batches(const struct branch *b)
+{
+	return !b->space->engine->uneven_micro_batches || b->space->opts->equal_batches || b->unit->zero_stage >= 2;
+}
+
+static int branch_replicas(struct branch *b, uint32_t pp, uint32_t t, uint32_t used)
+{
+	double slots[ADP_SEARCH_MAX_TYPES] = {0}, cap = floor(b->cap_slots / pp), after = 0.0;
+	uint32_t most;
+
+	if (t == b->n_types)
+		return try_replicas(b, pp);
+	most = b->n[t] / pp;
+	if (most > cap - used)
+		most = (uint32_t)(cap - used);
+	for (uint32_t i = t + 1; i < b->n_types; i++)
+		after += b->n[i] / pp;
+	for (uint32_t r = most + 1; r-- > 0;) {
+		int rc;
+
+		/* equal counts: a type whose own replicas are too slow even at the smallest count is out */
+		if (r && equal_batches(b) &&
+		    (double)b->n_batches / fmin(used + r + after, cap) * b->pace_s[t] >= b->best->step_s) {
+			b->counts->bounded += r;
+			r = 1;
+			continue;
+		}
+		b->share[t] = r;
+		for (uint32_t i = 0; i < b->n_types; i++)
+			slots[i] = i <= t ? (double)b->share[i] * pp : (double)(b->n[i] / pp * pp);
+		if ((double)b->n_batches * work_bound(&b->work, slots, b->cap_slots) + b->space->engine->step_fixed_s >=
+		    b->best->step_s) {
+			b->counts->bounded++;
+			break;
+		}
+		rc = branch_replicas(b, pp, t + 1, used + r);
+		if (rc != ADP_OK)
+			return rc;
+	}
+	b->share[t] = 0;
+	return ADP_OK;
+}
+
+struct dp_choice {
+	uint32_t dp;
+	double bound_s;
+};
+
+static int dp_compare(const void *a, const void *b)
+{
+	const struct dp_choice *x = a, *y = b;
+
+	if (x->bound_s != y->bound_s)
+		return x->bound_s < y->bound_s ? -1 : 1;
+	return x->dp < y->dp ? 1 : -1;
+}
+
+/* Up to this many slots every data-parallel size is tried where the batches need not divide. */
+static const uint32_t small_fleet_slots = 64;
+
+static bool dp_worth_trying(const struct branch *b, uint32_t dp)
+{
+	bool divides = b->n_batches % dp == 0;
+
+	if (divides || b->n_all <= small_fleet_slots || b->space->opts->dp.min)
+		return true;
+	/* beyond: the largest size for each number of stages of a type, and the divisors above */
+	for (uint32_t t = 0; t < b->n_types; t++)
+		if (b->n[t] >= dp && b->n[t] / (b->n[t] / dp) == dp)
+			return true;
+	return false;
+}
+
+static int branch_init(struct branch *b, const struct space *space, const struct unit *unit, struct evaluator *ev,
+                       struct candidate *best, struct counts *counts, struct open_list *open, struct adp_error *err)
+{
+	*b = (struct branch){.space = space, .unit = unit, .sc = &space->shapes[unit->shape], .ev = ev, .best = best,
+	                     .counts = counts, .open = open, .n_types = space->n_types, .err = err};
+	work_build(&b->work, space, unit);
+	b->n_batches = unit_batches(space, unit);
+	for (uint32_t t = 0; t < b->n_types; t++) {
+		b->n[t] = b->sc->slots->type[t].n;
+		b->n_all += b->n[t];
+	}
+	b->cap_slots = fmin(floor(space->max_slots_gpus / b->sc->slots->size), b->n_all);
+	b->max_pipe = ADP_SEARCH_MAX_PIPE;
+	if (b->max_pipe > space->engine->max_pipeline)
+		b->max_pipe = space->engine->max_pipeline;
+	if (b->max_pipe > space->model->n_layers + 2)
+		b->max_pipe = space->model->n_layers + 2;
+	if (space->opts->pp.max && b->max_pipe > space->opts->pp.max)
+		b->max_pipe = space->opts->pp.max;
+	return ADP_OK;
+}
+
+/* Data-parallel sizes of the unit, best bound first. Caller frees. */
+static int dp_choices(struct dp_choice **out, uint32_t *n, const struct branch *b)
+{
+	uint32_t limit = b->n_all < b->n_batches ? b->n_all : (uint32_t)b->n_batches;
+	struct dp_choice *choices = adp_calloc((size_t)limit + 1, sizeof *choices);
+
+	*n = 0;
+	if (!choices)
+		return adp_nomem(b->err);
+	for (uint32_t dp = 1; dp <= limit; dp++) {
+		double stages[ADP_SEARCH_MAX_TYPES] = {0};
+
+		if (((equal_batches(b) || b->space->engine->batch_divides_evenly) && b->n_batches % dp) ||
+		    !dp_worth_trying(b, dp) || !pin_allows(&b->space->opts->dp, dp))
+			continue;
+		for (uint32_t t = 0; t < b->n_types; t++)
+			stages[t] = b->n[t] / dp;
+		choices[*n].dp = dp;
+		choices[(*n)++].bound_s = ceil((double)b->n_batches / dp) *
+		                              work_bound(&b->work, stages, fmin(b->max_pipe, floor(b->cap_slots / dp))) +
+		                          b->space->engine->step_fixed_s;
+	}
+	qsort(choices, *n, sizeof *choices, dp_compare);
+	*out = choices;
+	return ADP_OK;
+}
+
+int unit_scout(struct candidate *best, struct counts *counts, struct evaluator *ev, const struct space *space,
+               const struct unit *unit, struct adp_error *err)
+{
+	struct open_list open = {0};
+	struct branch b;
+	struct dp_choice *choices;
+	uint32_t n_dp, n_tried = 0;
+	int rc = branch_init(&b, space, unit, ev, best, counts, &open, err);
+
+	if (rc == ADP_OK)
+		rc = dp_choices(&choices, &n_dp, &b);
+	if (rc != ADP_OK)
+		return rc;
+	for (uint32_t i = 0; rc == ADP_OK && i < n_dp && n_tried < 4 && choices[i].bound_s < best->step_s; i++) {
+		uint32_t pp = 0;
+
+		b.dp = choices[i].dp;
+		for (uint32_t t = 0; t < b.n_types; t++) {
+			b.share[t] = b.n[t] / b.dp;
+			pp += b.share[t];
+		}
+		if (pp > b.max_pipe || (double)pp * b.dp > b.cap_slots)
+			continue;
+		n_tried++;
+		rc = try_stages(&b);
+	}
+	adp_free(choices);
+	adp_free(open.items);
+	return rc;
+}
+
+int unit_search(struct candidate *best, struct counts *counts, struct open_list *open, struct evaluator *ev,
+                const struct space *space, const struct unit *unit, struct adp_error *err)
+{
+	struct branch b;
+	struct dp_choice *choices;
+	uint32_t n_dp;
+	int rc = branch_init(&b, space, unit, ev, best, counts, open, err);
+
+	if (rc == ADP_OK)
+		rc = dp_choices(&choices, &n_dp, &b);
+	if (rc != ADP_OK)
+		return rc;
+	for (uint32_t i = 0; rc == ADP_OK && i < n_dp; i++) {
+		if (choices[i].bound_s >= best->step_s) {
+			counts->bounded += n_dp - i;
+			break;
+		}
+		b.dp = choices[i].dp;
+		rc = branch_stages(&b, 0, 0);
+	}
+	adp_free(choices);
+	for (uint32_t pp = 1; rc == ADP_OK && b.n_types > 1 && pp <= b.max_pipe; pp++) {
+		if (!pin_allows(&space->opts->pp, pp) || (unit->vpp > 1 && pp == 1))
+			continue;
+		for (uint32_t t = 0; t < b.n_types; t++) {
+			double one[ADP_SEARCH_MAX_TYPES] = {0};
+
+			one[t] = pp;
+			b.pace_s[t] = work_bound(&b.work, one, INFINITY);
+		}
+		memset(b.share, 0, sizeof b.share);
+		rc = branch_replicas(&b, pp, 0, 0);
+	}
+	return rc;
+}

@@ -1,0 +1,787 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "search/evaluator.h"
+
+int evaluator_create(struct evaluator **out, const struct space *space, struct adp_error *err)
+{
+	struct evaluator *ev = adp_calloc(1, sizeof *ev);
+	size_t cells = (size_t)ADP_SEARCH_MAX_KINDS * ADP_SEARCH_MAX_PIPE;
+	size_t n_blocks = space->model->n_blocks;
+
+	if (!ev)
+		return adp_nomem(err);
+	ev->space = space;
+	ev->n_blocks = space->model->n_blocks;
+	ev->n_layers = space->model->n_layers;
+	ev->cls = adp_calloc(cells, sizeof *ev->cls);
+	ev->fwd = adp_calloc(cells * n_blocks, sizeof *ev->fwd);
+	ev->bwd = adp_calloc(cells * n_blocks * ADP_N_RECOMPUTE, sizeof *ev->bwd);
+	ev->end_fwd = adp_calloc(cells, sizeof *ev->end_fwd);
+	ev->end_bwd = adp_calloc(cells, sizeof *ev->end_bwd);
+	ev->send_fwd = adp_calloc(cells, sizeof *ev->send_fwd);
+	ev->send_bwd = adp_calloc(cells, sizeof *ev->send_bwd);
+	ev->stages = adp_calloc(ADP_SEARCH_MAX_CHUNKS, sizeof *ev->stages);
+	ev->run_first = adp_calloc(ev->n_layers + 2, sizeof *ev->run_first);
+	ev->run_n = adp_calloc(ev->n_layers + 2, sizeof *ev->run_n);
+	ev->pipe_end = adp_calloc(ADP_SEARCH_MAX_PIPE, sizeof *ev->pipe_end);
+	ev->cache_key = adp_calloc(MEMORY_CACHE, sizeof *ev->cache_key);
+	ev->cache_value = adp_calloc(MEMORY_CACHE, sizeof *ev->cache_value);
+	ev->detail_memory = adp_calloc(ADP_SEARCH_MAX_PIPE, sizeof *ev->detail_memory);
+	ev->detail_usable = adp_calloc(ADP_SEARCH_MAX_PIPE, sizeof *ev->detail_usable);
+	ev->detail_end = adp_calloc(2 * ADP_SEARCH_MAX_KINDS, sizeof *ev->detail_end);
+	ev->detail_cells = adp_calloc(2 * cells, sizeof *ev->detail_cells);
+	ev->detail_class = adp_calloc(2 * cells, sizeof *ev->detail_class);
+	*out = ev;
+	if (!ev->run_first || !ev->run_n || !ev->cls || !ev->fwd || !ev->bwd || !ev->end_fwd || !ev->end_bwd || !ev->send_fwd || !ev->send_bwd ||
+	    !ev->stages || !ev->pipe_end || !ev->cache_key || !ev->cache_value || !ev->detail_memory ||
+	    !ev->detail_usable || !ev->detail_end || !ev->detail_cells || !ev->detail_class) {
+		evaluator_destroy(ev);
+		*out = NULL;
+		return adp_nomem(err);
+	}
+	return ADP_OK;
+}
+
+void evaluator_destroy(struct evaluator *ev)
+{
+	if (!ev)
+		return;
+	adp_free(ev->run_first);
+	adp_free(ev->run_n);
+	adp_free(ev->cls);
+	adp_free(ev->fwd);
+	adp_free(ev->bwd);
+	adp_free(ev->end_fwd);
+	adp_free(ev->end_bwd);
+	adp_free(ev->send_fwd);
+	adp_free(ev->send_bwd);
+	adp_free(ev->stages);
+	adp_free(ev->pipe_scratch);
+	adp_free(ev->pipe_end);
+	adp_free(ev->cache_key);
+	adp_free(ev->cache_value);
+	adp_free(ev->detail_memory);
+	adp_free(ev->detail_usable);
+	adp_free(ev->detail_end);
+	adp_free(ev->detail_cells);
+	adp_free(ev->detail_class);
+	adp_free(ev);
+}
+
+/* ---- which classes meet in the grid -------------------------------------------------------- */
+
+/* Position of replica r of a group's stage in its type's slots. */
+struct grid {
+	uint32_t type[ADP_SEARCH_MAX_PIPE], at[ADP_SEARCH_MAX_PIPE];
+};
+
+static void group_grid(struct grid *grid, const struct composition *comp, const struct replica_group *group)
+{
+	uint32_t used[ADP_SEARCH_MAX_TYPES] = {0};
+
+	for (uint32_t s = 0; s < comp->pp; s++) {
+		uint32_t t = group->stage_type[s];
+
+		grid->type[s] = t;
+		grid->at[s] = group->first_slot[t] + used[t]++ * group->n_replicas;
+	}
+}
+
+/*
+ * Equal columns form a kind. Beyond the limit neighbours merge under the later column, which is never
+ * the better one, since a type's slots stand best first.
+ */
+static void columns(struct evaluator *ev)
+{
+	const struct composition *comp = ev->comp;
+	uint32_t n_total = 0, every = 1;
+
+	for (uint32_t pass = 0; pass < 2; pass++) {
+		uint32_t n_seen = 0;
+
+		ev->n_kinds = 0;
+		for (uint32_t g = 0; g < comp->n_groups; g++) {
+			const struct replica_group *group = &comp->group[g];
+			struct grid grid;
+			bool fresh = true;
+
+			group_grid(&grid, comp, group);
+			for (uint32_t r = 0; r < group->n_replicas;) {
+				uint32_t end = group->n_replicas;
+				struct column_kind *kind;
+
+				for (uint32_t s = 0; s < comp->pp; s++) {
+					uint32_t run = ev->sc->slots->type[grid.type[s]].slots[grid.at[s] + r].run_end - grid.at[s];
+
+					end = run < end ? run : end;
+				}
+				n_seen++;
+				if (pass == 0) {
+					r = end;
+					continue;
+				}
+				if (fresh || n_seen % every == 0) {
+					kind = &ev->kinds[ev->n_kinds++];
+					*kind = (struct column_kind){.group = g, .first_replica = r};
+					fresh = false;
+				}
+				kind = &ev->kinds[ev->n_kinds - 1];
+				kind->n_replicas += end - r;
+				for (uint32_t s = 0; s < comp->pp; s++)
+					ev->cls[(ev->n_kinds - 1) * comp->pp + s] =
+					    ev->sc->slots->type[grid.type[s]].slots[grid.at[s] + r].cls;
+				r = end;
+			}
+		}
+		n_total = n_seen;
+		every = n_total / (ADP_SEARCH_MAX_KINDS - comp->n_groups) + 1;
+	}
+}
+
+static uint32_t gcd(uint32_t a, uint32_t b)
+{
+	while (b) {
+		uint32_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
+/* Narrows a path's two levels to the worse of what is there and a class. */
+static void path_worsen(struct adp_path *path, const struct slot_class *cls, const struct adp_gpu_type *gpu)
+{
+	for (uint32_t i = 0; i < 2; i++) {
+		const struct adp_link *link = i ? &cls->far : &cls->gpu_link;
+
+		if (!path->level[i].gpu || link->bytes_per_s < path->level[i].link.bytes_per_s) {
+			double latency_s = path->level[i].gpu ? path->level[i].link.latency_s : 0.0;
+
+			path->level[i].link = *link;
+			path->level[i].link.latency_s = fmax(latency_s, link->latency_s);
+			path->level[i].gpu = gpu;
+		}
+	}
+}
+
+/* The data-parallel groups of a stage: ranks that share a domain, then domains. */
+static void stage_paths(struct evaluator *ev, uint32_t s)
+{
+	const struct composition *comp = ev->comp;
+	const struct adp_shape *shape = &ev->sc->shape;
+	struct adp_path *dp = &ev->dp_path[s], *edp = &ev->edp_path[s];
+	uint32_t inside = 0, spanned = 1, size = ev->sc->slots->size, n_edp, e_inside;
+
+	memset(dp, 0, sizeof *dp);
+	for (uint32_t k = 0; k < ev->n_kinds; k++) {
+		const struct slot_class *cls = &ev->sc->slots->classes[ev->cls[k * comp->pp + s]];
+		uint32_t m = comp->group[ev->kinds[k].group].n_replicas;
+
+		path_worsen(dp, cls, &ev->space->cluster->types[cls->type]);
+		inside = gcd(inside, gcd(m, cls->per_domain));
+		spanned = cls->n_spanned > spanned ? cls->n_spanned : spanned;
+	}
+	*edp = *dp;
+	/* context ranks of a slot share its domain unless the slot itself spans several */
+	dp->level[0].fan = spanned > 1 ? 1 : inside * shape->cp;
+	dp->level[1].fan = comp->dp * shape->cp / dp->level[0].fan;
+	dp->n_levels = dp->level[1].fan > 1 ? 2 : 1;
+	n_edp = comp->dp * shape->cp * shape->tp / (shape->ep * shape->etp);
+	e_inside = spanned > 1 ? 1 : inside * size / (shape->ep * shape->etp);
+	e_inside = gcd(n_edp, e_inside ? e_inside : 1);
+	edp->level[0].fan = e_inside;
+	edp->level[1].fan = n_edp / e_inside;
+	edp->n_levels = edp->level[1].fan > 1 ? 2 : 1;
+}
+
+/* ---- times -------------------------------------------------------------------------------------- */
+
+/* Do the replicas of a kind send to the next stage inside an NVLink domain? */
+static bool send_is_near(const struct evaluator *ev, const struct grid *grid, const struct column_kind *kind,
+                         uint32_t from, uint32_t to)
+{
+	const struct slot *slots = ev->sc->slots->type[grid->type[from]].slots;
+
+	if (grid->type[from] != grid->type[to])
+		return false;
+	for (uint32_t r = kind->first_replica; r < kind->first_replica + kind->n_replicas; r++)
+		if (slots[grid->at[from] + r].domain != slots[grid->at[to] + r].domain)
+			return false;
+	return true;
+}
+
+static double send_s(const struct evaluator *ev, const struct grid *grid, const struct column_kind *kind,
+                     const uint32_t *cls, uint32_t from, uint32_t to)
+{
+	const struct space *space = ev->space;
+	const struct slot_class *a = &ev->sc->slots->classes[cls[from]], *b = &ev->sc->slots->classes[cls[to]];
+	struct adp_path path = {.n_levels = 1};
+	bool near = send_is_near(ev, grid, kind, from, to);
+
+	path.level[0].fan = 2;
+	path.level[0].link = near ? a->gpu_link : a->far.bytes_per_s <= b->far.bytes_per_s ? a->far : b->far;
+	path.level[0].gpu = &space->cluster->types[a->far.bytes_per_s <= b->far.bytes_per_s ? a->type : b->type];
+	return space->engine->p2p_fixed_s + (1.0 - space->engine->p2p_overlap_frac) *
+	                                        adp_collective_s(space->tables, ADP_SEND, &path, ev->sc->send_bytes);
+}
+
+static double weight_bytes(const struct space *space)
+{
+	return space->train->precision <= ADP_PRECISION_TF32 ? 4.0 : space->engine->weight_bytes;
+}
+
+static double grad_bytes(const struct space *space)
+{
+	if (space->train->precision <= ADP_PRECISION_TF32)
+		return 4.0;
+	return space->train->precision == ADP_PRECISION_FP16 ? space->engine->fp16_grad_bytes : space->engine->grad_bytes;
+}
+
+/* The part of ZeRO's group that is sharded over (the domain only, when hybrid). */
+static struct adp_path shard_path(const struct evaluator *ev, const struct adp_path *path)
+{
+	struct adp_path p = *path;
+
+	if (ev->unit->hybrid) {
+		p.level[1].fan = 1;
+		p.n_levels = 1;
+	}
+	return p;
+}
+
+/* What ZeRO's exchange in each micro-batch adds to a block, beyond what its compute hides. */
+static void zero_times(const struct evaluator *ev, uint32_t s, uint32_t block, double fwd_s, double bwd_s,
+                       double *add_fwd_s, double *add_bwd_s)
+{
+	const struct space *space = ev->space;
+	struct adp_path dense = shard_path(ev, &ev->dp_path[s]), expert = shard_path(ev, &ev->edp_path[s]);
+	double hidden = space->engine->fsdp_overlap_frac;
+	double d = ev->sc->block_elems[block], x = ev->sc->block_expert_elems[block];
+	double gather = 0.0, scatter;
+
+	*add_fwd_s = *add_bwd_s = 0.0;
+	if (ev->unit->zero_stage < 2 || (ev->unit->zero_stage == 2 && ev->pp > 1))
+		return;
+	scatter = adp_collective_s(space->tables, ADP_REDUCE_SCATTER, &dense, d * grad_bytes(space)) +
+	          (x > 0.0 ? adp_collective_s(space->tables, ADP_REDUCE_SCATTER, &expert, x * grad_bytes(space)) : 0.0);
+	if (ev->unit->zero_stage == 3)
+		gather = adp_collective_s(space->tables, ADP_ALL_GATHER, &dense, d * weight_bytes(space)) +
+		         (x > 0.0 ? adp_collective_s(space->tables, ADP_ALL_GATHER, &expert, x * weight_bytes(space)) : 0.0);
+	*add_fwd_s = fmax(0.0, gather - hidden * fwd_s);
+	*add_bwd_s = fmax(0.0, gather + scatter - hidden * bwd_s);
+}
+
+static void kind_times(struct evaluator *ev, uint32_t k)
+{
+	const struct shape_cost *sc = ev->sc;
+	const struct column_kind *kind = &ev->kinds[k];
+	const uint32_t *cls = &ev->cls[k * ev->pp];
+	struct grid grid;
+
+	group_grid(&grid, ev->comp, &ev->comp->group[kind->group]);
+	for (uint32_t s = 0; s < ev->pp; s++) {
+		size_t at = (size_t)k * ev->pp + s;
+		const struct adp_item_time *end = &sc->end[cls[s] * N_END_KINDS];
+
+		for (uint32_t b = 0; b < ev->n_blocks; b++) {
+			const struct adp_item_time *t = &sc->block[cls[s] * ev->n_blocks + b];
+			double add_fwd, add_bwd;
+
+			zero_times(ev, s, b, t->fwd_s, t->bwd_s, &add_fwd, &add_bwd);
+			ev->fwd[at * ev->n_blocks + b] = t->fwd_s + add_fwd;
+			for (uint32_t r = 0; r < ADP_N_RECOMPUTE; r++)
+				ev->bwd[(at * ADP_N_RECOMPUTE + r) * ev->n_blocks + b] = t->bwd_s + t->recompute_s[r] + add_bwd;
+		}
+		ev->end_fwd[at] = (s == 0 ? end[KIND_EMBEDDING].fwd_s : 0.0) + (s + 1 == ev->pp ? end[KIND_TAIL].fwd_s : 0.0);
+		ev->end_bwd[at] = (s == 0 ? end[KIND_EMBEDDING].bwd_s : 0.0) + (s + 1 == ev->pp ? end[KIND_TAIL].bwd_s : 0.0);
+		ev->send_fwd[at] = ev->send_bwd[at] = 0.0;
+		if (ev->pp > 1) {
+			uint32_t next = (s + 1) % ev->pp, previous = (s + ev->pp - 1) % ev->pp;
+
+			if (s + 1 < ev->pp || ev->vpp > 1)
+				ev->send_fwd[at] = send_s(ev, &grid, kind, cls, s, next);
+			if (s > 0 || ev->vpp > 1)
+				ev->send_bwd[at] = send_s(ev, &grid, kind, cls, s, previous);
+		}
+	}
+}
+
+int evaluator_open(struct evaluator *ev, const struct unit *unit, const struct composition *comp, bool *legal,
+                   struct adp_error *err)
+{
+	const struct space *space = ev->space;
+	const struct adp_engine *engine = space->engine;
+	const struct adp_shape *shape = &space->shapes[unit->shape].shape;
+	uint64_t scratch;
+	uint32_t n_max;
+	double moments = adp_optimizer_moment_bytes(space->train->optimizer);
+
+	*legal = false;
+	ev->unit = unit;
+	ev->sc = &space->shapes[unit->shape];
+	ev->comp = comp;
+	ev->pp = comp->pp;
+	ev->vpp = unit->vpp;
+	ev->n_batches = unit_batches(space, unit);
+	ev->equal = !engine->uneven_micro_batches || space->opts->equal_batches || unit->zero_stage >= 2;
+	n_max = (uint32_t)((ev->n_batches + comp->dp - 1) / comp->dp);
+	ev->n_equal = n_max;
+	columns(ev);
+	ev->n_recompute = 0;
+	if (unit->recompute >= 0)
+		ev->recompute_order[ev->n_recompute++] = (uint8_t)unit->recompute;
+	for (uint8_t r = 0; unit->recompute < 0 && r < ADP_N_RECOMPUTE; r++)
+		if (engine->recompute_mask & (1u << r))
+			ev->recompute_order[ev->n_recompute++] = r;
+	for (uint32_t s = 0; s < ev->pp; s++)
+		stage_paths(ev, s);
+	if (unit->hybrid && (ev->dp_path[0].level[0].fan == 1 || ev->dp_path[0].level[1].fan == 1))
+		return ADP_OK; /* the same as the plain form */
+	ev->shard = unit->zero_stage == 0 ? 1 : unit->hybrid ? ev->dp_path[0].level[0].fan : comp->dp * shape->cp;
+	ev->expert_shard = unit->zero_stage == 0 ? 1
+	                   : unit->hybrid        ? ev->edp_path[0].level[0].fan
+	                                         : ev->edp_path[0].level[0].fan * ev->edp_path[0].level[1].fan;
+	for (uint32_t s = 0; s < ev->pp; s++) {
+		double slowest = INFINITY;
+
+		ev->in_flight[s] = adp_pipeline_in_flight(s, ev->pp, ev->vpp, n_max);
+		ev->usable[s] = INFINITY;
+		ev->flash[s] = true;
+		for (uint32_t k = 0; k < ev->n_kinds; k++) {
+			const struct adp_gpu_type *gpu =
+			    &space->cluster->types[ev->sc->slots->classes[ev->cls[k * ev->pp + s]].type];
+
+			ev->usable[s] = fmin(ev->usable[s], space->memory_scale * (double)adp_usable_bytes(engine, gpu));
+			ev->flash[s] = ev->flash[s] && gpu->compute_capability >= engine->min_cc_flash;
+			slowest = fmin(slowest, gpu->memory_bytes_per_s);
+		}
+		/* gradient, master copy and moments are read, the last two and the weight written */
+		ev->optimizer_s_per_elem[s] =
+		    (grad_bytes(space) + 2.0 * (engine->master_bytes + moments) + weight_bytes(space)) / slowest;
+	}
+	for (uint32_t k = 0; k < ev->n_kinds; k++)
+		kind_times(ev, k);
+	ev->fwd_share = 0.0;
+	for (size_t at = 0; at < (size_t)ev->n_kinds * ev->pp; at++) {
+		double both = ev->end_fwd[at] + ev->end_bwd[at];
+
+		if (both > 0.0)
+			ev->fwd_share = fmax(ev->fwd_share, ev->end_fwd[at] / both);
+		for (uint32_t b = 0; b < ev->n_blocks; b++) {
+			both = ev->fwd[at * ev->n_blocks + b] + ev->bwd[at * ADP_N_RECOMPUTE * ev->n_blocks + b];
+			ev->fwd_share = fmax(ev->fwd_share, ev->fwd[at * ev->n_blocks + b] / both);
+		}
+	}
+	ev->tied_s = 0.0;
+	if (space->model->tied_embeddings && ev->pp > 1) {
+		struct adp_path pair = {.n_levels = 1};
+
+		pair.level[0] = ev->dp_path[0].level[1];
+		if (ev->dp_path[ev->pp - 1].level[1].link.bytes_per_s < pair.level[0].link.bytes_per_s)
+			pair.level[0] = ev->dp_path[ev->pp - 1].level[1];
+		pair.level[0].fan = 2;
+		ev->tied_s = adp_collective_s(space->tables, ADP_ALL_REDUCE, &pair,
+		                              ev->sc->end_elems[KIND_EMBEDDING] * grad_bytes(space));
+	}
+	ev->min_rest_s = engine->step_fixed_s + ev->tied_s;
+	scratch = adp_pipeline_scratch(ev->pp, ev->vpp, n_max + 1);
+	if (scratch > ev->pipe_scratch_n) {
+		double *grown = adp_reallocarray(ev->pipe_scratch, (size_t)scratch, sizeof *grown);
+
+		if (!grown)
+			return adp_nomem(err);
+		ev->pipe_scratch = grown;
+		ev->pipe_scratch_n = scratch;
+	}
+	*legal = true;
+	return ADP_OK;
+}
+
+/* ---- memory ----------------------------------------------------------------------------------------- */
+
+static uint64_t key_hash(const struct memory_key *key)
+{
+	const unsigned char *bytes = (const unsigned char *)key;
+	uint64_t h = 0xcbf29ce484222325u;
+
+	for (size_t i = 0; i < sizeof *key; i += 8) {
+		uint64_t word = 0;
+
+		memcpy(&word, bytes + i, sizeof *key - i < 8 ? sizeof *key - i : 8);
+		h = (h ^ word) * 0x9e3779b97f4a7c15u;
+		h ^= h >> 29;
+	}
+	return h;
+}
+
+double stage_bytes(struct evaluator *ev, uint32_t s, const uint16_t *count, uint8_t recompute, struct adp_memory *out)
+{
+	const struct adp_model *model = ev->space->model;
+	struct memory_key key;
+	struct adp_memory memory;
+	struct adp_memory_opts opts;
+	uint32_t *first = ev->run_first, *n = ev->run_n;
+	struct adp_rank_items items = {.first_item = first, .n_items = n};
+	uint32_t tail = 1 + ev->n_layers;
+	uint64_t at;
+
+	memset(&key, 0, sizeof key);
+	key.sc = ev->sc;
+	key.in_flight = ev->in_flight[s];
+	key.shard = ev->shard;
+	key.expert_shard = ev->expert_shard;
+	memcpy(key.count, count, ev->n_blocks * sizeof *count);
+	key.recompute = recompute;
+	key.zero_stage = (uint8_t)ev->unit->zero_stage;
+	key.ends = (uint8_t)((s == 0) | (s + 1 == ev->pp) << 1);
+	key.flash = ev->flash[s];
+	key.vpp = (uint8_t)ev->vpp;
+	key.groups = (uint8_t)((ev->sc->shape.tp > 1) + (ev->sc->shape.cp > 1) + (ev->sc->shape.ep > 1) +
+	                       (ev->comp->dp > 1) + 2 * (ev->pp > 1));
+	at = key_hash(&key) % MEMORY_CACHE;
+	if (!out && memcmp(&ev->cache_key[at], &key, sizeof key) == 0)
+		return ev->cache_value[at];
+
+	/* runs of items with these counts; which layers they are does not matter to the memory */
+	if (s == 0) {
+		first[items.n_chunks] = 0;
+		n[items.n_chunks++] = 1;
+	}
+	for (uint32_t b = 0; b < ev->n_blocks; b++) {
+		uint32_t left = count[b], from = 0;
+
+		/* layers of one kind need not be neighbours: take runs until the count is met */
+		while (left && from < ev->n_layers) {
+			const uint32_t *before = &ev->space->n_before[b * (ev->n_layers + 1)];
+			uint32_t l = from, len = 0;
+
+			while (l < ev->n_layers && before[l + 1] == before[l])
+				l++;
+			while (l + len < ev->n_layers && len < left && before[l + len + 1] > before[l + len])
+				len++;
+			if (!len)
+				break;
+			first[items.n_chunks] = 1 + l;
+			n[items.n_chunks++] = len;
+			left -= len;
+			from = l + len;
+		}
+	}
+	if (s + 1 == ev->pp) {
+		first[items.n_chunks] = tail;
+		n[items.n_chunks++] = model->n_items - tail;
+	}
+	opts = (struct adp_memory_opts){.zero_stage = ev->unit->zero_stage,
+	                                .shard_gpus = ev->shard,
+	                                .expert_shard_gpus = ev->expert_shard,
+	                                .in_flight = ev->in_flight[s],
+	                                .recompute = (enum adp_recompute)recompute,
+	                                .flash = ev->flash[s],
+	                                .tied_head_here = model->tied_embeddings && ev->pp > 1 && s + 1 == ev->pp,
+	                                .n_comm_groups = key.groups};
+	adp_memory(&memory, ev->space->engine, model, ev->space->train, &ev->sc->shape, &items, &opts);
+	if (out)
+		*out = memory;
+	ev->cache_key[at] = key;
+	ev->cache_value[at] = (double)memory.peak_bytes;
+	return (double)memory.peak_bytes;
+}
+
+static void range_counts(const struct evaluator *ev, uint32_t a, uint32_t b, uint16_t *count)
+{
+	for (uint32_t k = 0; k < ev->n_blocks; k++) {
+		const uint32_t *before = &ev->space->n_before[k * (ev->n_layers + 1)];
+
+		count[k] = (uint16_t)(before[b] - before[a]);
+	}
+}
+
+static bool counts_recompute(struct evaluator *ev, uint32_t s, const uint16_t *count, uint8_t *recompute)
+{
+	for (uint32_t i = 0; i < ev->n_recompute; i++)
+		if (stage_bytes(ev, s, count, ev->recompute_order[i], NULL) <= ev->usable[s]) {
+			*recompute = ev->recompute_order[i];
+			return true;
+		}
+	return false;
+}
+
+bool stage_recompute(struct evaluator *ev, uint32_t s, uint32_t a, uint32_t b, uint8_t *recompute)
+{
+	uint16_t count[ADP_SEARCH_MAX_BLOCKS];
+
+	range_counts(ev, a, b, count);
+	return counts_recompute(ev, s, count, recompute);
+}
+
+void split_chunks(uint32_t *first, const struct split *split, uint32_t pp, uint32_t vpp)
+{
+	uint32_t at = 0;
+
+	for (uint32_t c = 0; c < vpp; c++)
+		for (uint32_t s = 0; s < pp; s++) {
+			first[c * pp + s] = at;
+			at += chunk_layers(split->n_layers[s], vpp, c);
+		}
+	first[vpp * pp] = at;
+}
+
+bool split_fit(struct evaluator *ev, struct split *split)
+{
+	uint32_t first[ADP_SEARCH_MAX_CHUNKS + 1];
+
+	split_chunks(first, split, ev->pp, ev->vpp);
+	for (uint32_t s = 0; s < ev->pp; s++) {
+		uint16_t count[ADP_SEARCH_MAX_BLOCKS] = {0}, part[ADP_SEARCH_MAX_BLOCKS];
+
+		for (uint32_t c = 0; c < ev->vpp; c++) {
+			uint32_t at = first[c * ev->pp + s];
+
+			range_counts(ev, at, at + chunk_layers(split->n_layers[s], ev->vpp, c), part);
+			for (uint32_t b = 0; b < ev->n_blocks; b++)
+				count[b] = (uint16_t)(count[b] + part[b]);
+		}
+		if (!counts_recompute(ev, s, count, &split->recompute[s]))
+			return false;
+	}
+	return true;
+}
+
+/* ---- the step ------------------------------------------------------------------------------------------ */
+
+void split_stages(struct evaluator *ev, const struct split *split, uint32_t kind)
+{
+	uint32_t first[ADP_SEARCH_MAX_CHUNKS + 1];
+
+	split_chunks(first, split, ev->pp, ev->vpp);
+	for (uint32_t c = 0; c < ev->vpp; c++)
+		for (uint32_t s = 0; s < ev->pp; s++) {
+			struct adp_pipe_stage *stage = &ev->stages[c * ev->pp + s];
+			size_t at = (size_t)kind * ev->pp + s;
+			uint32_t a = first[c * ev->pp + s], b = a + chunk_layers(split->n_layers[s], ev->vpp, c);
+
+			*stage = (struct adp_pipe_stage){.send_fwd_s = ev->send_fwd[at], .send_bwd_s = ev->send_bwd[at]};
+			if (c + 1 == ev->vpp && s + 1 == ev->pp)
+				stage->send_fwd_s = 0.0;
+			if (c == 0 && s == 0)
+				stage->send_bwd_s = 0.0;
+			for (uint32_t k = 0; k < ev->n_blocks; k++) {
+				const uint32_t *before = &ev->space->n_before[k * (ev->n_layers + 1)];
+				double n = before[b] - before[a];
+
+				stage->fwd_s += n * ev->fwd[at * ev->n_blocks + k];
+				stage->bwd_s += n * ev->bwd[(at * ADP_N_RECOMPUTE + split->recompute[s]) * ev->n_blocks + k];
+			}
+			/* the embedding opens the first chunk, the tail closes the last one (pp 1 has one chunk) */
+			if ((s == 0 && c == 0) || (s > 0 && s + 1 == ev->pp && c + 1 == ev->vpp)) {
+				stage->fwd_s += ev->end_fwd[at];
+				stage->bwd_s += ev->end_bwd[at];
+			}
+		}
+}
+
+void stage_rest(struct evaluator *ev, struct stage_rest *out, const struct split *split, uint32_t s)
+{
+	const struct space *space = ev->space;
+	uint32_t first[ADP_SEARCH_MAX_CHUNKS + 1];
+	struct adp_path dense = ev->dp_path[s], expert = ev->edp_path[s];
+	double gb = grad_bytes(space), wb = weight_bytes(space), owned;
+
+	memset(out, 0, sizeof *out);
+	split_chunks(first, split, ev->pp, ev->vpp);
+	for (uint32_t c = 0; c < ev->vpp; c++) {
+		uint32_t a = first[c * ev->pp + s], b = a + chunk_layers(split->n_layers[s], ev->vpp, c);
+
+		for (uint32_t k = 0; k < ev->n_blocks; k++) {
+			const uint32_t *before = &space->n_before[k * (ev->n_layers + 1)];
+			double n = before[b] - before[a];
+
+			out->dense_elems += n * ev->sc->block_elems[k];
+			out->expert_elems += n * ev->sc->block_expert_elems[k];
+		}
+	}
+	if (s == 0)
+		out->dense_elems += ev->sc->end_elems[KIND_EMBEDDING];
+	if (s + 1 == ev->pp)
+		out->dense_elems += ev->sc->end_elems[KIND_TAIL] +
+		                    (space->model->tied_embeddings && ev->pp > 1 ? ev->sc->end_elems[KIND_EMBEDDING] : 0.0);
+	owned = out->dense_elems / ev->shard + out->expert_elems / ev->expert_shard;
+	out->optimizer_s = owned * ev->optimizer_s_per_elem[s];
+	if (ev->unit->zero_stage == 0) {
+		out->reduce_s = adp_collective_s(space->tables, ADP_ALL_REDUCE, &dense, out->dense_elems * gb) +
+		                (out->expert_elems > 0.0
+		                     ? adp_collective_s(space->tables, ADP_ALL_REDUCE, &expert, out->expert_elems * gb)
+		                     : 0.0);
+		return;
+	}
+	if (ev->unit->zero_stage == 1 || (ev->unit->zero_stage == 2 && ev->pp > 1))
+		out->reduce_s = adp_collective_s(space->tables, ADP_REDUCE_SCATTER, &dense, out->dense_elems * gb) +
+		                (out->expert_elems > 0.0
+		                     ? adp_collective_s(space->tables, ADP_REDUCE_SCATTER, &expert, out->expert_elems * gb)
+		                     : 0.0);
+	if (ev->unit->zero_stage <= 2)
+		out->gather_s = adp_collective_s(space->tables, ADP_ALL_GATHER, &dense, out->dense_elems * wb) +
+		                (out->expert_elems > 0.0
+		                     ? adp_collective_s(space->tables, ADP_ALL_GATHER, &expert, out->expert_elems * wb)
+		                     : 0.0);
+	if (ev->unit->hybrid) {
+		/* shards are summed across the domains once a step */
+		struct adp_path across = {.n_levels = 1}, e_across = {.n_levels = 1};
+
+		across.level[0] = dense.level[1];
+		e_across.level[0] = expert.level[1];
+		out->reduce_s += adp_collective_s(space->tables, ADP_ALL_REDUCE, &across, out->dense_elems / ev->shard * gb);
+		if (out->expert_elems > 0.0)
+			out->reduce_s += adp_collective_s(space->tables, ADP_ALL_REDUCE, &e_across,
+			                                  out->expert_elems / ev->expert_shard * gb);
+	}
+}
+
+/* End of the step for replicas of one kind with n micro-batches. */
+static double kind_end(struct evaluator *ev, const struct split *split, const double *rest, const double *hideable,
+                       uint32_t kind, uint32_t n)
+{
+	double end = 0.0;
+
+	split_stages(ev, split, kind);
+	if (ev->pp == 1 && ev->vpp == 1)
+		ev->pipe_end[0] = n * (ev->stages[0].fwd_s + ev->stages[0].bwd_s);
+	else if (adp_pipeline_end(ev->pipe_end, ev->stages, ev->pp, ev->vpp, n, ev->pipe_scratch, NULL) != ADP_OK)
+		return INFINITY;
+	for (uint32_t s = 0; s < ev->pp; s++) {
+		double last_bwd = 0.0;
+
+		for (uint32_t c = 0; c < ev->vpp; c++)
+			last_bwd += ev->stages[c * ev->pp + s].bwd_s;
+		/* the exchange hides behind the last backward only */
+		end = fmax(end, ev->pipe_end[s] + rest[s] - fmin(hideable[s], last_bwd));
+	}
+	return end;
+}
+
+/*
+ * Micro-batches per replica that end soonest: the largest counts under a time limit, the limit found by
+ * bisection on the affine law of each kind and settled with exact ends.
+ */
+static double uneven_shares(struct evaluator *ev, const struct split *split, const double *rest,
+                            const double *hideable)
+{
+	double base[ADP_SEARCH_MAX_KINDS], slope[ADP_SEARCH_MAX_KINDS], limit, worst = 0.0;
+	uint32_t n[ADP_SEARCH_MAX_KINDS], least = ev->pp > 1 ? ev->pp : 1;
+	uint64_t total = 0, need = ev->n_batches;
+
+	if (ev->n_batches < (uint64_t)ev->comp->dp * least)
+		return INFINITY;
+	limit = (double)ev->n_batches;
+	double rate = 0.0, offset = 0.0;
+	for (uint32_t k = 0; k < ev->n_kinds; k++) {
+		double a = kind_end(ev, split, rest, hideable, k, least), b = kind_end(ev, split, rest, hideable, k, least + 1);
+
+		slope[k] = fmax(b - a, a * 1e-9);
+		base[k] = a - least * slope[k];
+		rate += ev->kinds[k].n_replicas / slope[k];
+		offset += ev->kinds[k].n_replicas * base[k] / slope[k];
+	}
+	limit = (limit + offset) / rate;
+	for (uint32_t k = 0; k < ev->n_kinds; k++) {
+		double f = floor((limit - base[k]) / slope[k]);
+
+		n[k] = f < least ? least : (uint32_t)f;
+		total += (uint64_t)n[k] * ev->kinds[k].n_replicas;
+	}
+	/* settle: give to the kind that would end soonest, take from the one that ends last */
+	while (total < need || total > need) {
+		uint32_t pick = ev->n_kinds;
+		double best = 0.0;
+		bool give = total < need;
+
+		for (uint32_t k = 0; k < ev->n_kinds; k++) {
+			double e = base[k] + slope[k] * (n[k] + (give ? 1 : 0));
+
+			if (!give && n[k] == least)
+				continue;
+			if (pick == ev->n_kinds || (give ? e < best : e > best)) {
+				pick = k;
+				best = e;
+			}
+		}
+		if (pick == ev->n_kinds)
+			return INFINITY;
+		if (give) {
+			n[pick]++;
+			total += ev->kinds[pick].n_replicas;
+			if (total >= need)
+				break;
+		} else {
+			if (total - need < ev->kinds[pick].n_replicas)
+				break;
+			n[pick]--;
+			total -= ev->kinds[pick].n_replicas;
+		}
+	}
+	/* the surplus leaves single replicas of the kinds that end last */
+	ev->n_shares = 0;
+	uint32_t fewer[ADP_SEARCH_MAX_KINDS] = {0};
+	uint64_t surplus = total - need;
+	while (surplus) {
+		uint32_t pick = ev->n_kinds;
+		double best = 0.0;
+
+		for (uint32_t k = 0; k < ev->n_kinds; k++) {
+			double e = base[k] + slope[k] * n[k];
+
+			if (n[k] > least && fewer[k] < ev->kinds[k].n_replicas && (pick == ev->n_kinds || e > best)) {
+				pick = k;
+				best = e;
+			}
+		}
+		if (pick == ev->n_kinds)
+			return INFINITY;
+		uint64_t take = ev->kinds[pick].n_replicas - fewer[pick];
+		take = take < surplus ? take : surplus;
+		fewer[pick] += (uint32_t)take;
+		surplus -= take;
+	}
+	for (uint32_t k = 0; k < ev->n_kinds; k++) {
+		uint32_t more = ev->kinds[k].n_replicas - fewer[k];
+
+		if (more) {
+			ev->shares[ev->n_shares++] = (struct share){k, more, n[k], ev->kinds[k].first_replica};
+			worst = fmax(worst, kind_end(ev, split, rest, hideable, k, n[k]));
+		}
+		if (fewer[k]) {
+			ev->shares[ev->n_shares++] =
+			    (struct share){k, fewer[k], n[k] - 1, ev->kinds[k].first_replica + more};
+			if (!more)
+				worst = fmax(worst, kind_end(ev, split, rest, hideable, k, n[k] - 1));
+		}
+	}
+	return worst;
+}
+
+double split_step(struct evaluator *ev, const struct split *split)
+{
+	double rest[ADP_SEARCH_MAX_PIPE], hideable[ADP_SEARCH_MAX_PIPE], worst = 0.0;
+
+	for (uint32_t s = 0; s < ev->pp; s++) {
+		struct stage_rest r;
+
+		stage_rest(ev, &r, split, s);
+		rest[s] = r.reduce_s + r.gather_s + r.optimizer_s;
+		hideable[s] = (r.reduce_s + r.gather_s) * ev->space->engine->dp_overlap_frac;
+	}
+	if (!ev->equal)
+		return uneven_shares(ev, split, rest, hideable) + ev->min_rest_s;
+	ev->n_shares = 0;
+	for (uint32_t k = 0; k < ev->n_kinds; k++) {
+		ev->shares[ev->n_shares++] =
+		    (struct share){k, ev->kinds[k].n_replicas, ev->n_equal, ev->kinds[k].first_replica};
+		worst = fmax(worst, kind_end(ev, split, rest, hideable, k, ev->n_equal));
+	}
+	return worst + ev->min_rest_s;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ADP_SEARCH_EVALUATOR_H
+#define ADP_SEARCH_EVALUATOR_H
+
+#include "search/internal.h"
+
+/* Columns of the grid (stage x replica) that run on the same classes. */
+struct column_kind {
+	uint32_t n_replicas, group, first_replica;
+	double f_slowest; /* not less than any column's stage time; orders kinds */
+};
+
+struct memory_key {
+	const struct shape_cost *sc;
+	double in_flight;
+	uint32_t shard, expert_shard;
+	uint16_t count[ADP_SEARCH_MAX_BLOCKS];
+	uint8_t recompute, zero_stage, ends, flash, vpp, groups;
+};
+
+enum { MEMORY_CACHE = 8192 };
+
+/* A way to cut the layers over the pipeline ranks. */
+struct split {
+	uint32_t n_layers[ADP_SEARCH_MAX_PIPE];
+	uint8_t recompute[ADP_SEARCH_MAX_PIPE];
+};
+
+/* How the micro-batches of a step fall on the kinds; a kind may run two counts. */
+struct share {
+	uint32_t kind, n_replicas, n_micro, first_replica;
+};
+
+struct evaluator {
+	const struct space *space;
+	uint32_t n_blocks, n_layers;
+	/* of the composition at hand */
+	const struct unit *unit;
+	const struct shape_cost *sc;
+	const struct composition *comp;
+	uint32_t pp, vpp;
+	uint64_t n_batches;
+	bool equal;                  /* the same count in each replica */
+	uint32_t n_equal;            /* that count */
+	uint32_t shard, expert_shard;
+	bool optimizer_sharded;
+	uint8_t recompute_order[ADP_N_RECOMPUTE], n_recompute;
+	uint32_t n_kinds;
+	struct column_kind kinds[ADP_SEARCH_MAX_KINDS];
+	uint32_t *cls;               /* [kind * pp + stage] */
+	double *fwd;                 /* [(kind * pp + stage) * n_blocks + block] */
+	double *bwd;                 /* [((kind * pp + stage) * ADP_N_RECOMPUTE + r) * n_blocks + block] */
+	double *end_fwd, *end_bwd;   /* [kind * pp + stage]: embedding on the first, tail on the last */
+	double *send_fwd, *send_bwd; /* [kind * pp + stage] */
+	double in_flight[ADP_SEARCH_MAX_PIPE];
+	double usable[ADP_SEARCH_MAX_PIPE];
+	double optimizer_s_per_elem[ADP_SEARCH_MAX_PIPE];
+	bool flash[ADP_SEARCH_MAX_PIPE];
+	struct adp_path dp_path[ADP_SEARCH_MAX_PIPE], edp_path[ADP_SEARCH_MAX_PIPE];
+	double tied_s;               /* all-reduce between the two copies of a tied embedding */
+	double fwd_share;            /* largest share of the forward pass in a stage's time */
+	double min_rest_s;           /* of the step, beside the pipeline: what every split pays */
+	/* scratch */
+	uint32_t *run_first, *run_n;
+	struct adp_pipe_stage *stages;
+	double *pipe_scratch, *pipe_end;
+	uint64_t pipe_scratch_n;
+	struct share shares[2 * ADP_SEARCH_MAX_KINDS];
+	uint32_t n_shares;
+	struct memory_key *cache_key;
+	double *cache_value;
+	struct adp_memory *detail_memory;
+	double *detail_usable, *detail_end;
+	struct adp_plan_cell *detail_cells;
+	uint32_t *detail_class;
+};
+
+/* Fills the composition's tables. *legal false: a rule of the engine forbids it. */
+int evaluator_open(struct evaluator *ev, const struct unit *unit, const struct composition *comp, bool *legal,
+                   struct adp_error *err);
+
+/* Layers of chunk c of a rank that holds n: earlier chunks take the remainder. */
+static inline uint32_t chunk_layers(uint32_t n, uint32_t n_chunks, uint32_t c)
+{
+	return n / n_chunks + (c < n % n_chunks);
+}
+
+/* First layer of each chunk, [c * pp + s]; first[n_chunks * pp] = all layers. */
+void split_chunks(uint32_t *first, const struct split *split, uint32_t pp, uint32_t vpp);
+
+/* Peak bytes of a rank of stage s with these counts per block kind. */
+double stage_bytes(struct evaluator *ev, uint32_t s, const uint16_t *count, uint8_t recompute, struct adp_memory *out);
+
+/* Cheapest recomputation under which layers [a, b) (as one run) fit stage s; false when none does. */
+bool stage_recompute(struct evaluator *ev, uint32_t s, uint32_t a, uint32_t b, uint8_t *recompute);
+
+/*
+ * Exact step time of a split; shares are left in ev. Stages that do not fit are the caller's affair.
+ * INFINITY when the schedule cannot run it.
+ */
+double split_step(struct evaluator *ev, const struct split *split);
+
+/* Fills the recomputation of each stage; false when a stage does not fit. */
+bool split_fit(struct evaluator *ev, struct split *split);
+
+/* Pipeline times of one kind under a split: ev->stages, chunk by chunk. */
+void split_stages(struct evaluator *ev, const struct split *split, uint32_t kind);
+
+/* Gradient exchange and optimizer after the last backward of stage s. */
+struct stage_rest {
+	double reduce_s, gather_s, optimizer_s, dense_elems, expert_elems;
+};
+void stage_rest(struct evaluator *ev, struct stage_rest *out, const struct split *split, uint32_t s);
+
+#endif

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "search/internal.h"
+
+/*
+ * Units are taken in the order of their bound, a batch at a time. All units of a batch start from the
+ * best plan of the batches before, so the answer and the counts are the same on any number of threads.
+ */
+/* FINISH_MAX: open compositions settled before the rest is left to the gap. */
+enum { BATCH_MAX = 8, THREADS_MAX = 8, FINISH_MAX = 256 };
+
+struct job {
+	struct candidate best;
+	struct counts counts;
+	struct open_list open;
+	struct adp_error err;
+	int rc;
+};
+
+/* Units to branch over, or open compositions to settle. */
+struct batch {
+	const struct space *space;
+	const struct unit *units;
+	const struct open_composition *open;
+	struct job *jobs;
+	uint32_t n;
+	atomic_uint next;
+};
+
+struct worker {
+	struct batch *batch;
+	struct evaluator *ev;
+};
+
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+	struct batch *batch = w->batch;
+
+	for (;;) {
+		uint32_t i = atomic_fetch_add(&batch->next, 1);
+		struct job *job;
+
+		if (i >= batch->n)
+			return NULL;
+		job = &batch->jobs[i];
+		if (batch->open)
+			job->rc = composition_finish(&job->best, &job->counts, w->ev, batch->open[i].unit, &batch->open[i].comp,
+			                             batch->open[i].bound_s, &job->err);
+		else
+			job->rc = unit_search(&job->best, &job->counts, &job->open, w->ev, batch->space, &batch->units[i],
+			                      &job->err);
+	}
+}
+
+static void run_batch(struct batch *batch, struct worker *workers, uint32_t n_threads)
+{
+	pthread_t threads[THREADS_MAX];
+	uint32_t started = 0;
+
+	atomic_store(&batch->next, 0);
+	for (uint32_t i = 0; i < n_threads; i++)
+		workers[i].batch = batch;
+	for (uint32_t i = 1; i < n_threads && i < batch->n; i++)
+		if (pthread_create(&threads[started], NULL, work, &workers[i]) == 0)
+			started++;
+	work(&workers[0]); /* does all of it if no thread could be had */
+	for (uint32_t i = 0; i < started; i++)
+		pthread_join(threads[i], NULL);
+}
+
+/* The state of a search between batches. */
+struct progress {
+	struct candidate best;
+	struct counts counts;
+	struct open_list open;
+	struct job jobs[BATCH_MAX];
+	struct worker workers[THREADS_MAX];
+	uint32_t n_threads;
+};
+
+/* Appends what is still open after the batch; what the best plan now rules out is dropped. */
+static int gather_open(struct progress *p, struct open_list *from, struct adp_error *err)
+{
+	for (uint32_t i = 0; i < from->n; i++) {
+		if (from->items[i].bound_s >= p->best.step_s) {
+			p->counts.bounded++;
+			continue;
+		}
+		if (p->open.n == p->open.max) {
+			uint32_t max = p->open.max ? p->open.max * 2 : 64;
+			struct open_composition *grown = adp_reallocarray(p->open.items, max, sizeof *grown);
+
+			if (!grown)
+				return adp_nomem(err);
+			p->open.items = grown;
+			p->open.max = max;
+		}
+		p->open.items[p->open.n++] = from->items[i];
+	}
+	return ADP_OK;
+}
+
+static int run_jobs(struct progress *p, struct batch *batch, struct adp_error *err)
+{
+	int rc = ADP_OK;
+
+	batch->jobs = p->jobs;
+	for (uint32_t i = 0; i < batch->n; i++) {
+		memset(&p->jobs[i], 0, sizeof p->jobs[i]);
+		p->jobs[i].best = p->best;
+		p->jobs[i].counts.open_bound_s = INFINITY;
+	}
+	run_batch(batch, p->workers, p->n_threads);
+	for (uint32_t i = 0; i < batch->n; i++) {
+		struct job *job = &p->jobs[i];
+
+		if (rc == ADP_OK && job->rc != ADP_OK) {
+			rc = job->rc;
+			if (err)
+				*err = job->err;
+		}
+		p->counts.weighed += job->counts.weighed;
+		p->counts.bounded += job->counts.bounded;
+		p->counts.open_bound_s = fmin(p->counts.open_bound_s, job->counts.open_bound_s);
+		if (candidate_better(&job->best, &p->best))
+			p->best = job->best;
+	}
+	for (uint32_t i = 0; i < batch->n; i++) {
+		if (rc == ADP_OK)
+			rc = gather_open(p, &p->jobs[i].open, err);
+		adp_free(p->jobs[i].open.items);
+	}
+	return rc;
+}
+
+static int open_compare(const void *a, const void *b)
+{
+	const struct open_composition *x = a, *y = b;
+
+	if (x->bound_s != y->bound_s)
+		return x->bound_s < y->bound_s ? -1 : 1;
+	if (x->unit != y->unit)
+		return x->unit < y->unit ? -1 : 1;
+	return memcmp(&x->comp, &y->comp, sizeof x->comp);
+}
+
+/* A good plan early makes the bounds bite; the leanest memory settings find one soonest. */
+static int scout(struct progress *p, const struct space *space, struct adp_error *err)
+{
+	uint32_t most_zero = 0;
+	int rc = ADP_OK;
+
+	for (uint32_t i = 0; i < space->n_units; i++)
+		if (space->units[i].zero_stage > most_zero && space->units[i].zero_stage < 2)
+			most_zero = space->units[i].zero_stage;
+	for (uint32_t i = 0; rc == ADP_OK && i < space->n_units; i++) {
+		const struct unit *u = &space->units[i];
+
+		if (u->vpp == 1 && u->zero_stage == most_zero && u->recompute != ADP_RECOMPUTE_SELECTIVE &&
+		    u->bound_s < p->best.step_s)
+			rc = unit_scout(&p->best, &p->counts, p->workers[0].ev, space, u, err);
+	}
+	return rc;
+}
+
+static int search_units(struct progress *p, const struct space *space, struct adp_error *err)
+{
+	uint32_t size = 1;
+	int rc = scout(p, space, err);
+
+	for (uint32_t at = 0; rc == ADP_OK && at < space->n_units;) {
+		struct batch batch = {.space = space, .units = space->units + at};
+
+		if (space->units[at].bound_s >= p->best.step_s) {
+			p->counts.bounded += space->n_units - at;
+			break;
+		}
+		batch.n = space->n_units - at < size ? space->n_units - at : size;
+		rc = run_jobs(p, &batch, err);
+		at += batch.n;
+		size = size < BATCH_MAX ? size * 2 : BATCH_MAX;
+	}
+	if (p->open.n)
+		qsort(p->open.items, p->open.n, sizeof *p->open.items, open_compare);
+	for (uint32_t at = 0; rc == ADP_OK && at < p->open.n;) {
+		struct batch batch = {.space = space, .open = p->open.items + at};
+
+		if (p->open.items[at].bound_s >= p->best.step_s) {
+			p->counts.bounded += p->open.n - at;
+			break;
+		}
+		if (at >= FINISH_MAX) {
+			p->counts.open_bound_s = fmin(p->counts.open_bound_s, p->open.items[at].bound_s);
+			break;
+		}
+		batch.n = p->open.n - at < BATCH_MAX ? p->open.n - at : BATCH_MAX;
+		rc = run_jobs(p, &batch, err);
+		at += batch.n;
+	}
+	return rc;
+}
+
+int search_with(struct adp_plan **out, const struct adp_model *model, const struct adp_cluster *cluster,
+                const struct adp_engine *engine, const struct adp_tables *tables, const struct adp_train *train,
+                const struct adp_search_opts *opts, const struct search_knobs *knobs, struct adp_error *err)
+{
+	struct adp_arena arena = {0};
+	struct space space;
+	struct progress *p = adp_calloc(1, sizeof *p);
+	int rc;
+
+	if (!p)
+		return adp_nomem(err);
+	p->n_threads = opts->n_threads < 1 ? 1 : opts->n_threads > THREADS_MAX ? THREADS_MAX : opts->n_threads;
+	p->best.step_s = p->counts.open_bound_s = INFINITY;
+	rc = space_build(&space, model, cluster, engine, tables, train, opts, &arena, knobs, err);
+	for (uint32_t i = 0; rc == ADP_OK && i < p->n_threads; i++)
+		rc = evaluator_create(&p->workers[i].ev, &space, err);
+	if (rc == ADP_OK)
+		rc = search_units(p, &space, err);
+	if (rc == ADP_OK) {
+		if (isfinite(p->best.step_s))
+			rc = plan_build(out, &space, p->workers[0].ev, &p->best, &p->counts, err);
+		else
+			rc = adp_fail(err, ADP_EINFEASIBLE, "no plan of %s %s fits this fleet", engine->name, engine->version);
+	}
+	for (uint32_t i = 0; i < p->n_threads; i++)
+		evaluator_destroy(p->workers[i].ev);
+	adp_arena_fini(&arena);
+	adp_free(p->open.items);
+	adp_free(p);
+	return rc;
+}
+
+void adp_search_opts_init(struct adp_search_opts *opts)
+{
+	memset(opts, 0, sizeof *opts);
+	opts->zero_stage = opts->recompute = opts->sequence_parallel = -1;
+	opts->n_threads = 1;
+}
+
+int adp_search(struct adp_plan **out, const struct adp_model *model, const struct adp_cluster *cluster,
+               const struct adp_engine *engine, const struct adp_tables *tables, const struct adp_train *train,
+               const struct adp_search_opts *opts, struct adp_error *err)
+{
+	struct search_knobs knobs = {.memory_scale = 1.0};
+
+	return search_with(out, model, cluster, engine, tables, train, opts, &knobs, err);
+}

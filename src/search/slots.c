@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "search/internal.h"
+
+/* A GPU with its bucketed speed, while slots are formed. */
+struct seat {
+	struct slot_gpu at;
+	double speed_frac;
+	uint32_t order;
+};
+
+/* Health counts in steps of 5 %, so that near-equal GPUs share a class. */
+static double speed_bucket(double speed_frac)
+{
+	double bucket = round(speed_frac * 20.0) / 20.0;
+
+	return bucket < 0.05 ? 0.05 : bucket;
+}
+
+struct building {
+	struct slots *slots;
+	struct adp_arena *arena;
+	struct slot_class *classes;
+	struct slot_gpu *gpus;
+	uint32_t *class_n;
+	uint32_t n_gpus;
+	bool many_racks, many_spines;
+};
+
+static int seat_compare(const void *a, const void *b)
+{
+	const struct seat *x = a, *y = b;
+
+	if (x->speed_frac != y->speed_frac)
+		return x->speed_frac > y->speed_frac ? -1 : 1;
+	return x->order < y->order ? -1 : x->order > y->order;
+}
+
+static double usable(const struct adp_link *link)
+{
+	return link->bytes_per_s * (1.0 - link->load_frac);
+}
+
+/*
+ * An uplink carries the ring of the stage on either side of the domain's border, each at most one node's
+ * rate; so a node's GPUs see half of it.
+ */
+static void far_link(struct adp_link *far, const struct adp_cluster *cluster, uint32_t domain, double n_gpus)
+{
+	const struct adp_link *uplink;
+
+	if (domain == ADP_NONE)
+		return;
+	uplink = &cluster->domains[domain].uplink;
+	far->latency_s += uplink->latency_s;
+	if (uplink->bytes_per_s > 0.0 && usable(uplink) / (2.0 * n_gpus) < far->bytes_per_s) {
+		far->bytes_per_s = usable(uplink) / (2.0 * n_gpus);
+		far->kind = uplink->kind;
+	}
+}
+
+/* Uplinks count only where the fleet has more than one domain of the kind. */
+static bool spans(const struct adp_cluster *cluster, uint32_t domain_of(const struct adp_node *node))
+{
+	for (uint32_t i = 1; i < cluster->n_nodes; i++)
+		if (domain_of(&cluster->nodes[i]) != domain_of(&cluster->nodes[0]))
+			return true;
+	return false;
+}
+
+static uint32_t node_rack(const struct adp_node *node)
+{
+	return node->rack;
+}
+
+static uint32_t node_spine(const struct adp_node *node)
+{
+	return node->spine;
+}
+
+static void class_of_node(struct slot_class *cls, const struct building *b, const struct adp_cluster *cluster,
+                          const struct adp_node *node)
+{
+	memset(cls, 0, sizeof *cls);
+	cls->type = node->type;
+	cls->gpu_link = node->gpu_link;
+	cls->gpu_link.bytes_per_s = usable(&node->gpu_link);
+	cls->gpu_link.load_frac = 0.0;
+	if (node->gpu_link.kind == ADP_LINK_PCIE && node->gpus_per_root > 1)
+		cls->gpu_link.bytes_per_s /= node->gpus_per_root;
+	cls->nic = node->nic;
+	cls->nic.bytes_per_s = usable(&node->nic) / node->n_gpus;
+	cls->nic.load_frac = 0.0;
+	cls->far = cls->nic;
+	if (b->many_racks)
+		far_link(&cls->far, cluster, node->rack, node->n_gpus);
+	if (b->many_spines)
+		far_link(&cls->far, cluster, node->spine, node->n_gpus);
+}
+
+static bool link_equal(const struct adp_link *a, const struct adp_link *b)
+{
+	return a->kind == b->kind && a->bytes_per_s == b->bytes_per_s && a->latency_s == b->latency_s;
+}
+
+static bool class_equal(const struct slot_class *a, const struct slot_class *b)
+{
+	return a->type == b->type && a->speed_frac == b->speed_frac && a->per_domain == b->per_domain &&
+	       a->domain_gpus == b->domain_gpus && a->n_spanned == b->n_spanned &&
+	       link_equal(&a->gpu_link, &b->gpu_link) && link_equal(&a->nic, &b->nic) && link_equal(&a->far, &b->far);
+}
+
+/* Negative when a is the better class. */
+static int class_rank(const struct slot_class *a, const struct slot_class *b)
+{
+	if (a->speed_frac != b->speed_frac)
+		return a->speed_frac > b->speed_frac ? -1 : 1;
+	if (a->n_spanned != b->n_spanned)
+		return a->n_spanned < b->n_spanned ? -1 : 1;
+	if (a->per_domain != b->per_domain)
+		return a->per_domain > b->per_domain ? -1 : 1;
+	if (a->gpu_link.bytes_per_s != b->gpu_link.bytes_per_s)
+		return a->gpu_link.bytes_per_s > b->gpu_link.bytes_per_s ? -1 : 1;
+	if (a->far.bytes_per_s != b->far.bytes_per_s)
+		return a->far.bytes_per_s > b->far.bytes_per_s ? -1 : 1;
+	if (a->nic.bytes_per_s != b->nic.bytes_per_s)
+		return a->nic.bytes_per_s > b->nic.bytes_per_s ? -1 : 1;
+	return 0;
+}
+
+static uint32_t class_index(struct building *b, const struct slot_class *cls)
+{
+	for (uint32_t i = 0; i < b->slots->n_classes; i++)
+		if (class_equal(&b->classes[i], cls))
+			return i;
+	b->classes[b->slots->n_classes] = *cls;
+	return b->slots->n_classes++;
+}
+
+struct ranked_slot {
+	struct slot slot;
+	const struct slot_class *classes;
+	uint32_t order;
+};
+
+static int slot_compare(const void *a, const void *b)
+{
+	const struct ranked_slot *x = a, *y = b;
+	int rank = class_rank(&x->classes[x->slot.cls], &y->classes[y->slot.cls]);
+
+	if (rank)
+		return rank;
+	return x->order < y->order ? -1 : x->order > y->order;
+}
+
+/* Cuts the seats of one domain (or of several that a slot spans) into slots. */
+static void cut(struct building *b, struct ranked_slot *ranked, uint32_t *n_ranked, const struct seat *seats,
+                uint32_t n_seats, const struct slot_class *proto)
+{
+	uint32_t size = b->slots->size;
+
+	for (uint32_t at = 0; at + size <= n_seats; at += size) {
+		struct slot_class cls = *proto;
+		struct ranked_slot *slot = &ranked[*n_ranked];
+
+		cls.speed_frac = seats[at].speed_frac;
+		for (uint32_t i = 1; i < size; i++)
+			cls.speed_frac = fmin(cls.speed_frac, seats[at + i].speed_frac);
+		slot->slot.first_gpu = b->n_gpus;
+		for (uint32_t i = 0; i < size; i++)
+			b->gpus[b->n_gpus++] = seats[at + i].at;
+		slot->slot.cls = class_index(b, &cls);
+		slot->classes = b->classes;
+		slot->order = *n_ranked;
+		++*n_ranked;
+	}
+}
+
+/* Worse of two nodes' links: a domain is as good as its worst node. */
+static void class_worsen(struct slot_class *cls, const struct slot_class *other)
+{
+	if (other->gpu_link.bytes_per_s < cls->gpu_link.bytes_per_s)
+		cls->gpu_link = other->gpu_link;
+	if (other->nic.bytes_per_s < cls->nic.bytes_per_s)
+		cls->nic = other->nic;
+	if (other->far.bytes_per_s < cls->far.bytes_per_s)
+		cls->far = other->far;
+}
+
+static int type_build(struct building *b, const struct space *space, uint32_t type_at, struct seat *seats,
+                      struct ranked_slot *ranked, struct adp_error *err)
+{
+	const struct adp_cluster *cluster = space->cluster;
+	uint32_t type = space->types[type_at], n_ranked = 0;
+	struct seat *pool = seats; /* domains too small for a slot gather at the front */
+	uint32_t n_pool = 0, pool_domain_gpus = 0;
+	struct slot_class pool_class;
+	struct slot *out;
+
+	for (uint32_t at = 0; at < cluster->n_nodes;) {
+		uint32_t domain = cluster->nodes[at].nvlink_domain, end = at, n = 0;
+		struct slot_class cls;
+		struct seat *here = pool + n_pool;
+
+		if (cluster->nodes[at].type != type) {
+			at++;
+			continue;
+		}
+		class_of_node(&cls, b, cluster, &cluster->nodes[at]);
+		for (; end < cluster->n_nodes && cluster->nodes[end].type == type &&
+		       cluster->nodes[end].nvlink_domain == domain; end++) {
+			const struct adp_node *node = &cluster->nodes[end];
+			struct slot_class other;
+
+			class_of_node(&other, b, cluster, node);
+			class_worsen(&cls, &other);
+			for (uint32_t g = 0; g < node->n_gpus; g++, n++)
+				here[n] = (struct seat){{end, g}, speed_bucket(node->gpu_speed_frac[g]), n};
+		}
+		at = end;
+		qsort(here, n, sizeof *here, seat_compare);
+		cls.domain_gpus = n;
+		cls.n_spanned = 1;
+		if (n >= b->slots->size) {
+			cls.per_domain = n / b->slots->size;
+			cut(b, ranked, &n_ranked, here, n, &cls);
+			continue;
+		}
+		/* too small alone: whole domains of one size join, in order */
+		if (b->slots->size % n)
+			continue;
+		if (n_pool && pool_domain_gpus != n) {
+			memmove(pool, here, n * sizeof *here);
+			n_pool = 0;
+		}
+		if (n_pool == 0) {
+			pool_class = cls;
+			pool_domain_gpus = n;
+		} else {
+			class_worsen(&pool_class, &cls);
+		}
+		n_pool += n;
+		if (n_pool == b->slots->size) {
+			pool_class.per_domain = 1;
+			pool_class.n_spanned = b->slots->size / n;
+			cut(b, ranked, &n_ranked, pool, n_pool, &pool_class);
+			n_pool = 0;
+		}
+	}
+	qsort(ranked, n_ranked, sizeof *ranked, slot_compare);
+	out = adp_arena_calloc(b->arena, n_ranked, sizeof *out);
+	if (!out)
+		return adp_nomem(err);
+	for (uint32_t i = n_ranked; i-- > 0;) {
+		out[i] = ranked[i].slot;
+		out[i].domain = cluster->nodes[b->gpus[out[i].first_gpu].node].nvlink_domain;
+		out[i].run_end = i + 1 < n_ranked && out[i + 1].cls == out[i].cls ? out[i + 1].run_end : i + 1;
+		b->class_n[out[i].cls]++;
+	}
+	b->slots->type[type_at] = (struct type_slots){out, n_ranked};
+	return ADP_OK;
+}
+
+int slots_build(struct slots *out, const struct space *space, uint32_t size, struct adp_error *err)
+{
+	struct building b = {.slots = out, .arena = space->arena};
+	size_t n_gpus = (size_t)adp_cluster_n_gpus(space->cluster);
+	struct seat *seats = adp_malloc((n_gpus + 1) * sizeof *seats);
+	struct ranked_slot *ranked = adp_malloc((n_gpus / size + 1) * sizeof *ranked);
+	int rc = ADP_OK;
+
+	memset(out, 0, sizeof *out);
+	out->size = size;
+	b.many_racks = spans(space->cluster, node_rack);
+	b.many_spines = spans(space->cluster, node_spine);
+	/* each slot could be a class of its own in the worst case */
+	b.classes = adp_arena_calloc(space->arena, n_gpus / size + 1, sizeof *b.classes);
+	b.class_n = adp_arena_calloc(space->arena, n_gpus / size + 1, sizeof *b.class_n);
+	b.gpus = adp_arena_calloc(space->arena, n_gpus + 1, sizeof *b.gpus);
+	if (!seats || !ranked || !b.classes || !b.class_n || !b.gpus)
+		rc = adp_nomem(err);
+	for (uint32_t t = 0; rc == ADP_OK && t < space->n_types; t++)
+		rc = type_build(&b, space, t, seats, ranked, err);
+	adp_free(seats);
+	adp_free(ranked);
+	out->classes = b.classes;
+	out->class_n = b.class_n;
+	out->gpus = b.gpus;
+	return rc;
+}

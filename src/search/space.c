@@ -1,0 +1,536 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/alloc.h"
+#include "search/internal.h"
+
+/* ---- which GPUs -------------------------------------------------------------------------- */
+
+static bool names_type(const char *name, const struct adp_gpu_type *type)
+{
+	return strcasecmp(name, type->name) == 0 || (type->alias && strcasecmp(name, type->alias) == 0);
+}
+
+bool space_type_allowed(const struct adp_engine *engine, const struct adp_train *train,
+                        const struct adp_search_opts *opts, const struct adp_gpu_type *type, const char **why,
+                        const char **flag)
+{
+	uint32_t cc = type->compute_capability;
+
+	*flag = NULL;
+	for (uint32_t i = 0; i < opts->n_exclude; i++)
+		if (names_type(opts->exclude[i], type)) {
+			*why = "left out by --exclude";
+			*flag = "drop --exclude";
+			return false;
+		}
+	if (engine->nvidia_only && strcmp(type->vendor, "NVIDIA") != 0) {
+		*why = "this engine build runs on NVIDIA GPUs only";
+		return false;
+	}
+	if (cc < engine->min_compute_capability) {
+		*why = "its compute capability is below what the engine supports";
+		return false;
+	}
+	if (train->precision == ADP_PRECISION_BF16 && cc < engine->min_cc_bf16) {
+		*why = "it has no BF16 tensor cores";
+		*flag = "--precision fp16";
+		return false;
+	}
+	if (train->precision == ADP_PRECISION_FP8 && cc < engine->min_cc_fp8) {
+		*why = "it has no FP8 tensor cores";
+		*flag = "--precision bf16";
+		return false;
+	}
+	if (type->peak_flops_per_s[train->precision] <= 0.0) {
+		*why = "it has no matrix path in this precision";
+		*flag = "--precision fp16";
+		return false;
+	}
+	return true;
+}
+
+static int choose_types(struct space *space, const struct search_knobs *knobs, struct adp_error *err)
+{
+	const struct adp_cluster *cluster = space->cluster;
+
+	for (uint32_t t = 0; t < cluster->n_types; t++) {
+		const char *why, *flag;
+
+		if (!space_type_allowed(space->engine, space->train, space->opts, &cluster->types[t], &why, &flag))
+			continue;
+		if (space->n_types == ADP_SEARCH_MAX_TYPES)
+			return adp_fail(err, ADP_ELIMIT,
+			                "the fleet has more than %d GPU types this job could use; leave some out with --exclude",
+			                ADP_SEARCH_MAX_TYPES);
+		space->type_required[space->n_types] = knobs->require_type && knobs->require_type[t];
+		space->types[space->n_types++] = t;
+	}
+	if (space->n_types == 0) {
+		const char *why = "", *flag = NULL;
+
+		if (cluster->n_types)
+			space_type_allowed(space->engine, space->train, space->opts, &cluster->types[0], &why, &flag);
+		return adp_fail(err, ADP_EINFEASIBLE, "no GPU of the fleet can run this job: %s: %s%s%s",
+		                cluster->n_types ? cluster->types[0].name : "the fleet", cluster->n_types ? why : "is empty",
+		                flag ? "; try " : "", flag ? flag : "");
+	}
+	return ADP_OK;
+}
+
+/* ---- which degrees ---------------------------------------------------------------------------- */
+
+struct list {
+	uint32_t value[64];
+	uint32_t n;
+};
+
+static bool pinned(const struct adp_pin *pin)
+{
+	return pin->min || pin->max;
+}
+
+static bool pin_allows(const struct adp_pin *pin, uint64_t value)
+{
+	return !pinned(pin) || (value >= pin->min && value <= pin->max);
+}
+
+static void list_add(struct list *list, uint32_t value)
+{
+	if (list->n < sizeof list->value / sizeof *list->value)
+		list->value[list->n++] = value;
+}
+
+/* Keeps what the pin allows; a pin that nothing meets is refused with the nearest legal values. */
+static int list_pin(struct list *list, const struct adp_pin *pin, const char *flag, const char *rule,
+                    struct adp_error *err)
+{
+	struct list kept = {.n = 0};
+	uint32_t below = 0, above = 0;
+
+	for (uint32_t i = 0; i < list->n; i++) {
+		uint32_t v = list->value[i];
+
+		if (pin_allows(pin, v))
+			list_add(&kept, v);
+		else if (v < pin->min)
+			below = below > v ? below : v;
+		else
+			above = above && above < v ? above : v;
+	}
+	if (kept.n == 0) {
+		char nearest[64];
+
+		if (below && above)
+			snprintf(nearest, sizeof nearest, "%u and %u", below, above);
+		else
+			snprintf(nearest, sizeof nearest, "%u", below ? below : above);
+		if (pin->min == pin->max)
+			return adp_fail(err, ADP_EINVAL, "%s %u: %s; nearest legal: %s", flag, pin->min, rule, nearest);
+		return adp_fail(err, ADP_EINVAL, "%s %u..%u: %s; nearest legal: %s", flag, pin->min, pin->max, rule, nearest);
+	}
+	*list = kept;
+	return ADP_OK;
+}
+
+struct degrees {
+	struct list tp, cp, ep, micro, vpp, zero, sp;
+};
+
+static int degrees_build(struct degrees *d, const struct space *space, struct adp_error *err)
+{
+	const struct adp_engine *engine = space->engine;
+	const struct adp_train *train = space->train;
+	const struct adp_search_opts *opts = space->opts;
+	struct adp_divisors divisors;
+	const struct adp_degrees *tps;
+	struct adp_pin all = {1, UINT32_MAX}, pin;
+	uint32_t zero_mask = engine->zero_mask | engine->zero_mask_with_pipeline;
+	char rule[160];
+	int rc = adp_model_divisors(&divisors, space->model, space->arena, err);
+
+	if (rc != ADP_OK)
+		return rc;
+	memset(d, 0, sizeof *d);
+	tps = engine->kv_replication ? &divisors.tp_kv_replicated : &divisors.tp;
+	for (uint32_t i = 0; i < tps->n; i++)
+		if (tps->value[i] <= engine->max_tensor)
+			list_add(&d->tp, tps->value[i]);
+	snprintf(rule, sizeof rule, "must divide the %u heads%s and the MLP width of %s",
+	         space->model->blocks[0].n_heads,
+	         engine->kv_replication ? ", divide or be a multiple of the KV heads," : " and the KV heads",
+	         space->model->name);
+	rc = list_pin(&d->tp, &opts->tp, "--tp", rule, err);
+
+	list_add(&d->cp, 1);
+	for (uint32_t cp = 2; engine->context_parallel && cp <= 64 && train->seq_tokens % (2 * cp) == 0; cp *= 2)
+		list_add(&d->cp, cp);
+	if (rc == ADP_OK)
+		rc = list_pin(&d->cp, &opts->cp, "--cp",
+		              engine->context_parallel ? "must be a power of two, and twice it must divide the sequence"
+		                                       : "this engine has no context parallelism",
+		              err);
+
+	list_add(&d->ep, 1);
+	for (uint32_t i = 0; engine->expert_parallel && i < divisors.ep.n; i++)
+		if (divisors.ep.value[i] > 1)
+			list_add(&d->ep, divisors.ep.value[i]);
+	if (rc == ADP_OK)
+		rc = list_pin(&d->ep, &opts->ep, "--ep",
+		              !engine->expert_parallel ? "this engine has no expert parallelism"
+		              : divisors.ep.n > 1      ? "must divide the number of routed experts"
+		                                       : "the model has no routed experts",
+		              err);
+
+	for (uint32_t m = 1; m <= 1024 && m <= train->global_batch_seqs; m++)
+		if (train->global_batch_seqs % m == 0 && (pinned(&opts->micro_batch) || ((m & (m - 1)) == 0 && m <= 64)))
+			list_add(&d->micro, m);
+	if (rc == ADP_OK)
+		rc = list_pin(&d->micro, &opts->micro_batch, "--micro-batch", "must divide the global batch", err);
+
+	for (uint32_t v = 1; v <= (engine->virtual_pipeline ? space->model->n_layers : 1) && v <= 64; v++)
+		if (pinned(&opts->vpp) || ((v & (v - 1)) == 0 && v <= 8))
+			list_add(&d->vpp, v);
+	if (rc == ADP_OK)
+		rc = list_pin(&d->vpp, &opts->vpp, "--vpp",
+		              engine->virtual_pipeline ? "more virtual stages than layers"
+		                                       : "this engine has no interleaved schedule",
+		              err);
+
+	/* stored plus one, so that 0 stays "free" in a pin */
+	for (uint32_t z = 0; z < 4; z++)
+		if (zero_mask & (1u << z) && (z < 2 || ((!engine->zero23_needs_untied || !space->model->tied_embeddings) &&
+		                                        (engine->zero23_allows_fp16 || train->precision != ADP_PRECISION_FP16))))
+			list_add(&d->zero, z);
+	if (rc == ADP_OK && opts->zero_stage >= 0) {
+		pin = (struct adp_pin){(uint32_t)opts->zero_stage, (uint32_t)opts->zero_stage};
+		for (uint32_t i = 0; i < d->zero.n; i++)
+			if (d->zero.value[i] == pin.min)
+				all.max = 0; /* found */
+		if (all.max) {
+			char have[64] = "";
+
+			for (uint32_t i = 0; i < d->zero.n; i++)
+				snprintf(have + strlen(have), sizeof have - strlen(have), "%s%u", i ? ", " : "", d->zero.value[i]);
+			return adp_fail(err, ADP_EINVAL, "--zero %d: %s %s with this model and precision runs ZeRO stage %s",
+			                opts->zero_stage, engine->name, engine->version, have);
+		}
+		d->zero.n = 1;
+		d->zero.value[0] = pin.min;
+	}
+
+	list_add(&d->sp, 0);
+	if (engine->sequence_parallel)
+		list_add(&d->sp, 1);
+	if (rc == ADP_OK && opts->sequence_parallel >= 0) {
+		if (opts->sequence_parallel > 0 && !engine->sequence_parallel)
+			return adp_fail(err, ADP_EINVAL, "--sequence-parallel on: %s %s has none", engine->name, engine->version);
+		d->sp.n = 1;
+		d->sp.value[0] = (uint32_t)opts->sequence_parallel;
+	}
+	return rc;
+}
+
+/* ---- what each shape costs ----------------------------------------------------------------------- */
+
+/* A group of n ranks, stride apart in rank order, on GPUs of a class. */
+static struct adp_path class_path(const struct slot_class *cls, const struct adp_gpu_type *gpu, uint32_t n,
+                                  uint32_t stride, uint32_t region_gpus)
+{
+	struct adp_path path = {.n_levels = 0};
+	uint32_t inner = 1;
+
+	for (uint32_t f = n; f > 1; f--)
+		if (n % f == 0 && f * stride <= region_gpus && region_gpus % (f * stride) == 0) {
+			inner = f;
+			break;
+		}
+	path.level[0] = (struct adp_path_level){inner, cls->gpu_link, gpu};
+	path.level[1] = (struct adp_path_level){n / inner, cls->far, gpu};
+	path.n_levels = n / inner > 1 ? 2 : 1;
+	return path;
+}
+
+static double padded_vocab(const struct space *space, uint32_t tp)
+{
+	double unit = (double)space->engine->vocab_multiple * tp;
+
+	return ceil((double)space->model->vocab / unit) * unit;
+}
+
+/* Elements of one rank: expert parameters apart, the vocabulary padded. */
+static void elements(double *dense, double *expert, const struct space *space, const struct adp_param *params,
+                     uint32_t n, const struct adp_shape *shape)
+{
+	*dense = *expert = 0.0;
+	for (uint32_t i = 0; i < n; i++) {
+		double count = (double)adp_param_count(&params[i]);
+
+		switch (params[i].shard) {
+		case ADP_SHARD_REPLICATED:
+			*dense += count;
+			break;
+		case ADP_SHARD_COLUMN:
+		case ADP_SHARD_ROW:
+			*dense += count / shape->tp;
+			break;
+		case ADP_SHARD_VOCAB:
+			*dense += padded_vocab(space, shape->tp) / shape->tp * (double)params[i].cols;
+			break;
+		case ADP_SHARD_EXPERT:
+			*expert += count / ((double)shape->ep * shape->etp);
+			break;
+		}
+	}
+}
+
+static int shape_build(struct shape_cost *out, const struct space *space, const struct adp_shape *shape,
+                       const struct slots *slots, struct adp_error *err)
+{
+	const struct adp_model *model = space->model;
+	struct adp_item_time *block, *end;
+	double unused;
+
+	memset(out, 0, sizeof *out);
+	out->shape = *shape;
+	out->slots = slots;
+	block = adp_arena_calloc(space->arena, (size_t)slots->n_classes * model->n_blocks, sizeof *block);
+	end = adp_arena_calloc(space->arena, (size_t)slots->n_classes * N_END_KINDS, sizeof *end);
+	if (!block || !end)
+		return adp_nomem(err);
+	for (uint32_t c = 0; c < slots->n_classes; c++) {
+		const struct slot_class *cls = &slots->classes[c];
+		const struct adp_gpu_type *gpu = &space->cluster->types[cls->type];
+		uint32_t inside = cls->n_spanned > 1 ? cls->domain_gpus : cls->per_domain * slots->size;
+		struct adp_path tp = class_path(cls, gpu, shape->tp, 1, inside);
+		struct adp_path cp = class_path(cls, gpu, shape->cp, shape->tp, inside);
+		struct adp_path ep = class_path(cls, gpu, shape->ep, shape->etp, inside);
+
+		for (uint32_t i = 0; i < model->n_items; i++) {
+			const struct adp_item *item = &model->items[i];
+			struct adp_item_time t, *to;
+			int rc;
+
+			if (item->kind == ADP_ITEM_BLOCK) {
+				to = &block[c * model->n_blocks + (uint32_t)(item->block - model->blocks)];
+				if (to->fwd_s > 0.0)
+					continue;
+			} else {
+				to = &end[c * N_END_KINDS + (item->kind == ADP_ITEM_EMBEDDING ? KIND_EMBEDDING : KIND_TAIL)];
+			}
+			rc = adp_item_time(&t, space->tables, space->engine, model, item, space->train, shape, gpu,
+			                   cls->speed_frac, &tp, &cp, &ep, err);
+			if (rc != ADP_OK)
+				return rc;
+			to->rel_error = fmax(to->rel_error, t.rel_error);
+			to->fwd_s += t.fwd_s;
+			to->bwd_s += t.bwd_s;
+			for (uint32_t r = 0; r < ADP_N_RECOMPUTE; r++)
+				to->recompute_s[r] += t.recompute_s[r];
+			to->fwd_matmul_s += t.fwd_matmul_s;
+			to->fwd_attention_s += t.fwd_attention_s;
+			to->fwd_memory_s += t.fwd_memory_s;
+			to->fwd_launch_s += t.fwd_launch_s;
+			to->fwd_tp_s += t.fwd_tp_s;
+			to->fwd_cp_s += t.fwd_cp_s;
+			to->fwd_ep_s += t.fwd_ep_s;
+		}
+	}
+	out->block = block;
+	out->end = end;
+	out->send_bytes = (double)shape->micro_batch_seqs * (double)space->train->seq_tokens / shape->cp *
+	                  (double)model->hidden * (space->train->precision <= ADP_PRECISION_TF32 ? 4.0 : 2.0) /
+	                  (shape->sequence_parallel ? shape->tp : 1.0);
+	for (uint32_t i = 0; i < model->n_items; i++) {
+		const struct adp_item *item = &model->items[i];
+
+		if (item->kind == ADP_ITEM_BLOCK) {
+			uint32_t k = (uint32_t)(item->block - model->blocks);
+
+			elements(&out->block_elems[k], &out->block_expert_elems[k], space, item->params, item->n_params, shape);
+		} else {
+			double dense;
+
+			elements(&dense, &unused, space, item->params, item->n_params, shape);
+			out->end_elems[item->kind == ADP_ITEM_EMBEDDING ? KIND_EMBEDDING : KIND_TAIL] += dense;
+		}
+	}
+	return ADP_OK;
+}
+
+static const struct slots *slots_of(struct space *space, struct slots *all, uint32_t size, struct adp_error *err,
+                                    int *rc)
+{
+	for (uint32_t i = 0; i < space->n_slots; i++)
+		if (all[i].size == size)
+			return &all[i];
+	*rc = slots_build(&all[space->n_slots], space, size, err);
+	return *rc == ADP_OK ? &all[space->n_slots++] : NULL;
+}
+
+static int shapes_build(struct space *space, const struct degrees *d, struct adp_error *err)
+{
+	uint64_t max = (uint64_t)d->tp.n * d->cp.n * d->ep.n * d->micro.n * 4;
+	struct slots *all = adp_arena_calloc(space->arena, (size_t)d->tp.n * d->cp.n, sizeof *all);
+	struct shape_cost *shapes = adp_arena_calloc(space->arena, (size_t)max, sizeof *shapes);
+	double n_gpus = fmin((double)adp_cluster_n_gpus(space->cluster), space->max_slots_gpus);
+	int rc = ADP_OK;
+
+	if (!all || !shapes)
+		return adp_nomem(err);
+	for (uint32_t a = 0; a < d->tp.n; a++)
+		for (uint32_t b = 0; b < d->cp.n; b++) {
+			uint32_t tp = d->tp.value[a], cp = d->cp.value[b], n_slots = 0;
+			const struct slots *slots;
+
+			if ((double)tp * cp > n_gpus) {
+				space->n_refused++;
+				continue;
+			}
+			slots = slots_of(space, all, tp * cp, err, &rc);
+			if (!slots)
+				return rc;
+			for (uint32_t t = 0; t < space->n_types; t++)
+				n_slots += slots->type[t].n;
+			if (n_slots == 0) {
+				space->n_refused++;
+				continue;
+			}
+			for (uint32_t e = 0; e < d->ep.n; e++)
+				for (uint32_t x = 0; x < 2; x++)
+					for (uint32_t s = 0; s < d->sp.n; s++)
+						for (uint32_t m = 0; m < d->micro.n; m++) {
+							struct adp_shape shape = {
+							    .tp = tp, .cp = cp, .ep = d->ep.value[e], .etp = x ? 1 : tp,
+							    .sequence_parallel = d->sp.value[s], .micro_batch_seqs = d->micro.value[m],
+							    .precision = space->train->precision};
+							bool moe = space->model->n_blocks && space->model->blocks[space->model->n_blocks - 1].n_experts;
+
+							/* the experts' own TP: 1 only where it differs and the engine can */
+							if (x && (tp == 1 || !moe || !space->engine->expert_tensor_parallel))
+								continue;
+							if (tp == 1 && shape.sequence_parallel && d->sp.n > 1)
+								continue;
+							if (tp > 1 && moe && space->engine->moe_tp_needs_sp && !shape.sequence_parallel) {
+								space->n_refused++;
+								continue;
+							}
+							/* an expert group must fit what data parallelism can give */
+							if ((double)shape.ep * shape.etp > n_gpus) {
+								space->n_refused++;
+								continue;
+							}
+							rc = shape_build(&shapes[space->n_shapes], space, &shape, slots, err);
+							if (rc != ADP_OK)
+								return rc;
+							space->n_shapes++;
+						}
+		}
+	space->slots = all;
+	space->shapes = shapes;
+	if (space->n_shapes == 0)
+		return adp_fail(err, ADP_EINFEASIBLE,
+		                "no tensor x context parallel group fits the fleet: the smallest allowed needs %u GPUs of one type "
+		                "in one node or in whole nodes",
+		                d->tp.value[0] * d->cp.value[0]);
+	return ADP_OK;
+}
+
+/* ---- units ------------------------------------------------------------------------------------- */
+
+static int unit_compare(const void *a, const void *b)
+{
+	const struct unit *x = a, *y = b;
+
+	if (x->bound_s != y->bound_s)
+		return x->bound_s < y->bound_s ? -1 : 1;
+	if (x->shape != y->shape)
+		return x->shape < y->shape ? -1 : 1;
+	if (x->zero_stage != y->zero_stage)
+		return x->zero_stage < y->zero_stage ? -1 : 1;
+	if (x->vpp != y->vpp)
+		return x->vpp < y->vpp ? -1 : 1;
+	if (x->recompute != y->recompute)
+		return x->recompute < y->recompute ? -1 : 1;
+	return (int)x->hybrid - (int)y->hybrid;
+}
+
+static int units_build(struct space *space, const struct degrees *d, struct adp_error *err)
+{
+	const struct adp_engine *engine = space->engine;
+	size_t max = (size_t)space->n_shapes * d->zero.n * d->vpp.n * ADP_N_RECOMPUTE * 2;
+	struct unit *units = adp_arena_calloc(space->arena, max, sizeof *units);
+	int want = space->opts->recompute;
+
+	if (!units)
+		return adp_nomem(err);
+	if (want >= 0 && !(engine->recompute_mask & (1u << want)))
+		return adp_fail(err, ADP_EINVAL, "--recompute %s: %s %s does not offer it",
+		                adp_recompute_name((enum adp_recompute)want), engine->name, engine->version);
+	for (uint32_t s = 0; s < space->n_shapes; s++)
+		for (uint32_t z = 0; z < d->zero.n; z++)
+			for (uint32_t v = 0; v < d->vpp.n; v++)
+				for (int r = -1; r < ADP_N_RECOMPUTE; r++)
+					for (int h = 0; h < 2; h++) {
+						struct unit u = {.shape = s, .recompute = r, .zero_stage = d->zero.value[z],
+						                 .vpp = d->vpp.value[v], .hybrid = h};
+
+						if (h && (!engine->hsdp || u.zero_stage < 2))
+							continue;
+						if (want >= 0 ? r != want
+						              : engine->recompute_per_stage ? r != -1
+						                                            : r < 0 || !(engine->recompute_mask & (1u << r)))
+							continue;
+						u.bound_s = unit_bound(space, &u);
+						units[space->n_units++] = u;
+					}
+	qsort(units, space->n_units, sizeof *units, unit_compare);
+	space->units = units;
+	return ADP_OK;
+}
+
+int space_build(struct space *out, const struct adp_model *model, const struct adp_cluster *cluster,
+                const struct adp_engine *engine, const struct adp_tables *tables, const struct adp_train *train,
+                const struct adp_search_opts *opts, struct adp_arena *arena, const struct search_knobs *knobs,
+                struct adp_error *err)
+{
+	struct degrees degrees;
+	uint32_t *before;
+	int rc;
+
+	*out = (struct space){.model = model, .cluster = cluster, .engine = engine, .tables = tables, .train = train,
+	                      .opts = opts, .arena = arena, .memory_scale = knobs->memory_scale,
+	                      .max_slots_gpus = opts->gpus.max ? (double)opts->gpus.max : (double)INFINITY};
+	if (train->global_batch_seqs == 0 || train->seq_tokens == 0)
+		return adp_fail(err, ADP_EINVAL, "global batch and sequence length must be at least 1");
+	if (model->n_blocks > ADP_SEARCH_MAX_BLOCKS)
+		return adp_fail(err, ADP_ELIMIT, "%s has %u kinds of blocks; at most %d are supported", model->name,
+		                model->n_blocks, ADP_SEARCH_MAX_BLOCKS);
+	if (!(engine->precision_mask & (1u << train->precision)))
+		return adp_fail(err, ADP_EINVAL, "--precision %s: %s %s does not train in it",
+		                adp_precision_name(train->precision), engine->name, engine->version);
+	rc = choose_types(out, knobs, err);
+	if (rc == ADP_OK)
+		rc = degrees_build(&degrees, out, err);
+	if (rc != ADP_OK)
+		return rc;
+	before = adp_arena_calloc(arena, (size_t)model->n_blocks * (model->n_layers + 1), sizeof *before);
+	if (!before)
+		return adp_nomem(err);
+	for (uint32_t i = 0; i < model->n_items; i++) {
+		const struct adp_item *item = &model->items[i];
+
+		if (item->kind != ADP_ITEM_BLOCK)
+			continue;
+		for (uint32_t k = 0; k < model->n_blocks; k++)
+			before[k * (model->n_layers + 1) + item->layer + 1] =
+			    before[k * (model->n_layers + 1) + item->layer] + (item->block == &model->blocks[k]);
+	}
+	out->n_before = before;
+	rc = shapes_build(out, &degrees, err);
+	return rc == ADP_OK ? units_build(out, &degrees, err) : rc;
+}

@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <string.h>
+
+#include "search/evaluator.h"
+
+/* Recurrence operations that may go into one composition's splits beyond the min-max partition. */
+static const double split_budget_ops = 400e3;
+
+/* ---- what one stage alone costs the step ------------------------------------------------------ */
+
+/* No step is shorter than the work of any one stage: its time per micro-batch times the batches it sees. */
+static double stage_load(const struct evaluator *ev, uint32_t s, uint32_t a, uint32_t b, uint8_t recompute,
+                         double *least_s)
+{
+	double longest = 0.0, rate = 0.0, least = INFINITY;
+
+	for (uint32_t k = 0; k < ev->n_kinds; k++) {
+		size_t at = (size_t)k * ev->pp + s;
+		double t = ev->end_fwd[at] + ev->end_bwd[at];
+
+		for (uint32_t i = 0; i < ev->n_blocks; i++) {
+			const uint32_t *before = &ev->space->n_before[i * (ev->n_layers + 1)];
+
+			t += (before[b] - before[a]) * (ev->fwd[at * ev->n_blocks + i] +
+			                                ev->bwd[(at * ADP_N_RECOMPUTE + recompute) * ev->n_blocks + i]);
+		}
+		longest = fmax(longest, t);
+		least = fmin(least, t);
+		rate += ev->kinds[k].n_replicas / t;
+	}
+	if (least_s)
+		*least_s = least;
+	return ev->equal ? ev->n_equal * longest : longest > 0.0 ? (double)ev->n_batches / rate : 0.0;
+}
+
+static bool stage_ok(struct evaluator *ev, uint32_t s, uint32_t a, uint32_t b, double limit, uint8_t *recompute)
+{
+	uint8_t first = ev->recompute_order[0];
+
+	/* the cheap test first */
+	return stage_load(ev, s, a, b, first, NULL) <= limit && stage_recompute(ev, s, a, b, recompute) &&
+	       (*recompute == first || stage_load(ev, s, a, b, *recompute, NULL) <= limit);
+}
+
+/* Fewest layers of a stage: the ends may hold none beside embedding or head. */
+static uint32_t stage_least(const struct evaluator *ev, uint32_t s)
+{
+	return s > 0 && s + 1 < ev->pp;
+}
+
+/* Most layers that stage s may take from layer a on, by the needs of the stages after it. */
+static uint32_t stage_most(const struct evaluator *ev, uint32_t s, uint32_t a)
+{
+	uint32_t after = s + 1 < ev->pp ? ev->pp - s - 2 : 0, left = ev->n_layers - a;
+
+	return left > after ? left - after : 0;
+}
+
+/*
+ * The longest prefix for each stage in turn. All limits are monotone in the set of layers, so if any
+ * contiguous split keeps every load within the limit, this one does. "All on the first stage, none on
+ * the last" is fine: ends may be empty.
+ */
+static bool greedy(struct evaluator *ev, double limit, struct split *split)
+{
+	uint32_t a = 0;
+
+	for (uint32_t s = 0; s < ev->pp; s++) {
+		uint32_t lo = stage_least(ev, s), hi = stage_most(ev, s, a);
+		uint8_t recompute;
+
+		if (s + 1 == ev->pp)
+			lo = hi = ev->n_layers - a;
+		if (lo > hi || !stage_ok(ev, s, a, a + lo, limit, &split->recompute[s]))
+			return false;
+		while (lo < hi) {
+			uint32_t mid = lo + (hi - lo + 1) / 2;
+
+			if (stage_ok(ev, s, a, a + mid, limit, &recompute)) {
+				lo = mid;
+				split->recompute[s] = recompute;
+			} else {
+				hi = mid - 1;
+			}
+		}
+		split->n_layers[s] = lo;
+		a += lo;
+	}
+	return true;
+}
+
+/* ---- candidates ----------------------------------------------------------------------------------- */
+
+static uint32_t n_gpus(const struct candidate *c)
+{
+	return c->comp.dp * c->comp.pp;
+}
+
+bool candidate_better(const struct candidate *a, const struct candidate *b)
+{
+	double margin = 1e-12 * fmin(a->step_s, b->step_s);
+
+	if (!isfinite(b->step_s) || !isfinite(a->step_s))
+		return a->step_s < b->step_s;
+	if (fabs(a->step_s - b->step_s) > margin)
+		return a->step_s < b->step_s;
+	if (n_gpus(a) != n_gpus(b))
+		return n_gpus(a) < n_gpus(b);
+	if (a->comp.pp != b->comp.pp)
+		return a->comp.pp < b->comp.pp;
+	if (a->unit.zero_stage != b->unit.zero_stage)
+		return a->unit.zero_stage < b->unit.zero_stage;
+	if (a->unit.vpp != b->unit.vpp)
+		return a->unit.vpp < b->unit.vpp;
+	if (a->unit.shape != b->unit.shape)
+		return a->unit.shape < b->unit.shape;
+	if (a->unit.recompute != b->unit.recompute)
+		return a->unit.recompute < b->unit.recompute;
+	for (uint32_t s = 0; s < a->comp.pp; s++) {
+		if (a->comp.group[0].stage_type[s] != b->comp.group[0].stage_type[s])
+			return a->comp.group[0].stage_type[s] < b->comp.group[0].stage_type[s];
+		if (a->n_layers[s] != b->n_layers[s])
+			return a->n_layers[s] > b->n_layers[s];
+	}
+	return false;
+}
+
+static void weigh(struct candidate *best, struct counts *counts, struct evaluator *ev, const struct split *split,
+                  double *step_s)
+{
+	struct candidate c;
+
+	*step_s = split_step(ev, split);
+	counts->weighed++;
+	if (*step_s > best->step_s * (1.0 + 1e-12))
+		return;
+	memset(&c, 0, sizeof c);
+	c.step_s = *step_s;
+	c.unit = *ev->unit;
+	c.comp = *ev->comp;
+	memcpy(c.n_layers, split->n_layers, sizeof c.n_layers);
+	memcpy(c.recompute, split->recompute, sizeof c.recompute);
+	c.n_kinds = ev->n_shares;
+	for (uint32_t i = 0; i < ev->n_shares; i++) {
+		c.kind[i].n_replicas = ev->shares[i].n_replicas;
+		c.kind[i].n_micro = ev->shares[i].n_micro;
+		c.kind[i].group = ev->kinds[ev->shares[i].kind].group;
+		c.kind[i].first_replica = ev->shares[i].first_replica;
+	}
+	if (candidate_better(&c, best))
+		*best = c;
+}
+
+/* ---- all splits within a budget ---------------------------------------------------------------------- */
+
+struct descent {
+	struct candidate *best;
+	struct counts *counts;
+	struct evaluator *ev;
+	struct split split;
+	bool simple; /* plain 1F1B, one kind of replica, at least as many micro-batches as stages */
+	uint32_t cap[ADP_SEARCH_MAX_PIPE], cap_after[ADP_SEARCH_MAX_PIPE + 1];
+	double ends_s[ADP_SEARCH_MAX_PIPE], layer_s[ADP_SEARCH_MAX_PIPE]; /* per micro-batch, at least */
+	double pass_after[ADP_SEARCH_MAX_PIPE + 1]; /* ends of the stages from s on */
+	double cheapest_after[ADP_SEARCH_MAX_PIPE + 1]; /* layer time of the stages from s on */
+	int64_t leaves, nodes;
+};
+
+/* Room and shortest times of each stage, whatever layers it would get: the cheapest kind of block counts. */
+static void caps(struct descent *d)
+{
+	struct evaluator *ev = d->ev;
+	double limit = d->best->step_s - ev->min_rest_s;
+
+	d->cap_after[ev->pp] = 0;
+	d->pass_after[ev->pp] = 0.0;
+	d->cheapest_after[ev->pp] = INFINITY;
+	for (uint32_t s = ev->pp; s-- > 0;) {
+		double cheapest = INFINITY, least_s, layer_s = INFINITY, ends;
+		uint8_t r = ev->recompute_order[0];
+
+		ends = stage_load(ev, s, 0, 0, r, &d->ends_s[s]);
+		for (uint32_t l = 0; l < ev->n_layers; l++) {
+			cheapest = fmin(cheapest, stage_load(ev, s, l, l + 1, r, &least_s) - ends);
+			layer_s = fmin(layer_s, least_s - d->ends_s[s]);
+			if (ev->n_blocks == 1)
+				break;
+		}
+		d->layer_s[s] = layer_s;
+		d->cap[s] = ev->n_layers;
+		if (isfinite(limit) && ends + cheapest * ev->n_layers > limit)
+			d->cap[s] = limit > ends ? (uint32_t)((limit - ends) / cheapest * (1.0 + 1e-9)) : 0;
+		d->cap_after[s] = d->cap_after[s + 1] + d->cap[s];
+		d->pass_after[s] = d->pass_after[s + 1] + d->ends_s[s];
+		d->cheapest_after[s] = fmin(d->cheapest_after[s + 1], layer_s);
+	}
+}
+
+/*
+ * One micro-batch through all stages, at least, in any split that beats the best: the stages with the
+ * shortest layers hold no more than their caps.
+ */
+static double least_pass(const struct descent *d)
+{
+	uint32_t left = d->ev->n_layers;
+	bool used[ADP_SEARCH_MAX_PIPE] = {false};
+	double sum = d->pass_after[0];
+
+	while (left) {
+		uint32_t pick = d->ev->pp;
+
+		for (uint32_t s = 0; s < d->ev->pp; s++)
+			if (!used[s] && (pick == d->ev->pp || d->layer_s[s] < d->layer_s[pick]))
+				pick = s;
+		if (pick == d->ev->pp)
+			return INFINITY;
+		used[pick] = true;
+		sum += d->layer_s[pick] * (d->cap[pick] < left ? d->cap[pick] : left);
+		left -= d->cap[pick] < left ? d->cap[pick] : left;
+	}
+	return sum;
+}
+
+static void weigh_if_close(struct descent *d)
+{
+	struct evaluator *ev = d->ev;
+	double step_s;
+
+	if (ev->equal && ev->n_kinds == 1) {
+		split_stages(ev, &d->split, 0);
+		if (adp_pipeline_bound(ev->stages, ev->pp, ev->vpp, ev->n_equal) + ev->min_rest_s >= d->best->step_s) {
+			d->counts->bounded++;
+			return;
+		}
+	}
+	d->leaves--;
+	weigh(d->best, d->counts, ev, &d->split, &step_s);
+}
+
+/* False when the budget ran out. head_s: time of one micro-batch in the stages before. */
+static bool descend(struct descent *d, uint32_t s, uint32_t a, double head_s)
+{
+	struct evaluator *ev = d->ev;
+	uint32_t left = ev->n_layers - a, most, least;
+
+	if (d->nodes-- <= 0 || d->leaves <= 0)
+		return false;
+	if (s == ev->pp) {
+		weigh_if_close(d);
+		return true;
+	}
+	most = stage_most(ev, s, a);
+	least = ev->vpp > 1 ? 1 : stage_least(ev, s);
+	if (s + 1 == ev->pp)
+		least = most = left;
+	if (most > d->cap[s])
+		most = d->cap[s];
+	if (left > d->cap_after[s + 1] && left - d->cap_after[s + 1] > least)
+		least = left - d->cap_after[s + 1];
+	for (uint32_t n = most + 1; n-- > least;) {
+		double limit = d->best->step_s * (1.0 - 1e-12) - ev->min_rest_s, least_s, load, after = 0.0;
+		uint8_t r;
+
+		if (!stage_recompute(ev, s, a, a + n, &r))
+			continue;
+		load = stage_load(ev, s, a, a + n, r, &least_s);
+		/* the stages after s keep it waiting, less what it can do meanwhile: its warm-up forwards */
+		if (d->simple && s + 1 < ev->pp)
+			after = fmax(0.0, d->pass_after[s + 1] + (left - n) * d->cheapest_after[s + 1] -
+			                      (ev->pp - 1 - s) * least_s * ev->fwd_share);
+		if (load + head_s + after > limit)
+			continue;
+		d->split.n_layers[s] = n;
+		d->split.recompute[s] = r;
+		if (!descend(d, s + 1, a + n, d->simple ? head_s + least_s : 0.0))
+			return false;
+	}
+	return true;
+}
+
+/* With several kinds of blocks, interleaved ranks hold runs of layers that no prefix describes. */
+static bool descend_interleaved(struct descent *d, uint32_t s, uint32_t left)
+{
+	struct evaluator *ev = d->ev;
+
+	if (d->nodes-- <= 0)
+		return false;
+	if (s + 1 == ev->pp) {
+		double step_s;
+
+		if (d->leaves-- <= 0)
+			return false;
+		d->split.n_layers[s] = left;
+		if (split_fit(ev, &d->split))
+			weigh(d->best, d->counts, ev, &d->split, &step_s);
+		return true;
+	}
+	for (uint32_t n = 1; n + (ev->pp - s - 1) <= left; n++) {
+		d->split.n_layers[s] = n;
+		if (!descend_interleaved(d, s + 1, left - n))
+			return false;
+	}
+	return true;
+}
+
+/* ---- one layer at a time ------------------------------------------------------------------------------- */
+
+static void exchange(struct candidate *best, struct counts *counts, struct evaluator *ev, struct split *split,
+                     double step_s, double *ops, double ops_each)
+{
+	bool moved = true;
+
+	while (moved && *ops > 0.0) {
+		moved = false;
+		for (uint32_t from = 0; from < ev->pp && !moved; from++) {
+			if (split->n_layers[from] <= stage_least(ev, from) || (ev->vpp > 1 && split->n_layers[from] <= 1))
+				continue;
+			for (uint32_t to = 0; to < ev->pp && !moved && *ops > 0.0; to++) {
+				struct split next = *split;
+				double next_s;
+
+				if (to == from)
+					continue;
+				next.n_layers[from]--;
+				next.n_layers[to]++;
+				if (!split_fit(ev, &next))
+					continue;
+				weigh(best, counts, ev, &next, &next_s);
+				*ops -= ops_each;
+				if (next_s < step_s * (1.0 - 1e-9)) {
+					*split = next;
+					step_s = next_s;
+					moved = true;
+				}
+			}
+		}
+	}
+}
+
+/* Layers in proportion to the speed of each rank, then whatever fits. */
+static bool proportional(struct evaluator *ev, struct split *split)
+{
+	double rate[ADP_SEARCH_MAX_PIPE], sum = 0.0;
+	uint32_t given = 0;
+
+	memset(split, 0, sizeof *split);
+	for (uint32_t s = 0; s < ev->pp; s++) {
+		rate[s] = 1.0 / (stage_load(ev, s, 0, ev->n_layers, ev->recompute_order[0], NULL));
+		sum += rate[s];
+	}
+	for (uint32_t s = 0; s < ev->pp; s++) {
+		double n = floor(rate[s] / sum * ev->n_layers);
+
+		split->n_layers[s] = n < 1.0 ? 1 : (uint32_t)n;
+		given += split->n_layers[s];
+	}
+	for (uint32_t s = 0; given < ev->n_layers; s = (s + 1) % ev->pp, given++)
+		split->n_layers[s]++;
+	while (given > ev->n_layers) {
+		uint32_t most = 0;
+
+		for (uint32_t s = 1; s < ev->pp; s++)
+			if (split->n_layers[s] > split->n_layers[most])
+				most = s;
+		split->n_layers[most]--;
+		given--;
+	}
+	return split_fit(ev, split);
+}
+
+static bool even(struct evaluator *ev, struct split *split)
+{
+	memset(split, 0, sizeof *split);
+	for (uint32_t s = 0; s < ev->pp; s++)
+		split->n_layers[s] = ev->n_layers / ev->pp + (s < ev->n_layers % ev->pp);
+	return split_fit(ev, split);
+}
+
+/* The split that is given rather than searched: the same number of layers on each stage, or all on one. */
+static bool given_split(struct candidate *best, struct counts *counts, struct evaluator *ev)
+{
+	const struct space *space = ev->space;
+	struct split split;
+	double step_s;
+
+	if (!space->opts->equal_layers && space->engine->uneven_layers && ev->pp > 1)
+		return false;
+	if ((space->engine->uneven_layers || ev->n_layers % (ev->pp * ev->vpp) == 0) && even(ev, &split))
+		weigh(best, counts, ev, &split, &step_s);
+	else
+		counts->bounded++;
+	return true;
+}
+
+static double cost_ops(const struct evaluator *ev)
+{
+	return 2.0 * ev->pp * ev->vpp * ev->n_kinds * (ev->equal ? 1.0 : 3.0) *
+	       (ev->pp > 1 ? (double)ev->n_batches / ev->comp->dp : 1.0);
+}
+
+/* With several kinds of blocks, interleaved ranks hold runs of layers that no prefix describes. */
+static bool scattered(const struct evaluator *ev)
+{
+	return ev->vpp > 1 && ev->n_blocks > 1;
+}
+
+static void descent_init(struct descent *d, struct candidate *best, struct counts *counts, struct evaluator *ev)
+{
+	memset(d, 0, sizeof *d);
+	d->best = best;
+	d->counts = counts;
+	d->ev = ev;
+	d->simple = ev->equal && ev->n_kinds == 1 && ev->vpp == 1 && ev->n_equal >= ev->pp;
+	d->leaves = (int64_t)fmax(64.0, split_budget_ops / cost_ops(ev));
+	d->nodes = 100000;
+}
+
+/* Min-max partition by bisection; false: no split beats the best. *lo_s: no split has a smaller load. */
+static bool partition(struct evaluator *ev, struct split *split, double *lo_s, double hi)
+{
+	struct split trial;
+	double lo = *lo_s;
+
+	memset(split, 0, sizeof *split);
+	if (!greedy(ev, hi, split))
+		return false;
+	trial = *split;
+	if (!isfinite(hi)) {
+		for (hi = lo * 1.02; !greedy(ev, hi, &trial); hi *= 1.3)
+			;
+		*split = trial;
+	}
+	for (uint32_t i = 0; i < 12 && hi - lo > 1e-4 * hi; i++) {
+		double mid = 0.5 * (lo + hi);
+
+		trial = *split;
+		if (greedy(ev, mid, &trial)) {
+			hi = mid;
+			*split = trial;
+		} else {
+			lo = mid;
+		}
+	}
+	*lo_s = lo;
+	return true;
+}
+
+int composition_try(struct candidate *best, struct counts *counts, struct evaluator *ev, const struct unit *unit,
+                    const struct composition *comp, double *bound_s, bool *open, struct adp_error *err)
+{
+	struct descent d;
+	struct split split;
+	double step_s, lo;
+	bool legal;
+	int rc = evaluator_open(ev, unit, comp, &legal, err);
+
+	*open = false;
+	if (rc != ADP_OK)
+		return rc;
+	if (!legal) {
+		counts->bounded++;
+		return ADP_OK;
+	}
+	if (given_split(best, counts, ev))
+		return ADP_OK;
+	if (scattered(ev)) {
+		if (proportional(ev, &split))
+			weigh(best, counts, ev, &split, &step_s);
+		*open = true;
+		return ADP_OK;
+	}
+	lo = *bound_s - ev->min_rest_s;
+	if (!partition(ev, &split, &lo, best->step_s - ev->min_rest_s)) {
+		counts->bounded++;
+		return ADP_OK;
+	}
+	*bound_s = fmax(*bound_s, lo + ev->min_rest_s);
+	descent_init(&d, best, counts, ev);
+	caps(&d);
+	if (d.simple) {
+		double per_batch = lo / ev->n_equal;
+
+		*bound_s = fmax(*bound_s, lo - per_batch + least_pass(&d) - (ev->pp - 1) * ev->fwd_share * per_batch +
+		                              ev->min_rest_s);
+	}
+	if (*bound_s >= best->step_s) {
+		counts->bounded++;
+		return ADP_OK;
+	}
+	weigh(best, counts, ev, &split, &step_s);
+	*open = *bound_s < best->step_s;
+	return ADP_OK;
+}
+
+int composition_finish(struct candidate *best, struct counts *counts, struct evaluator *ev, const struct unit *unit,
+                       const struct composition *comp, double bound_s, struct adp_error *err)
+{
+	struct descent d;
+	struct split split;
+	double step_s, ops = split_budget_ops, lo;
+	bool legal, complete;
+	int rc = evaluator_open(ev, unit, comp, &legal, err);
+
+	if (rc != ADP_OK)
+		return rc;
+	descent_init(&d, best, counts, ev);
+	if (scattered(ev)) {
+		if (proportional(ev, &split)) {
+			weigh(best, counts, ev, &split, &step_s);
+			exchange(best, counts, ev, &split, step_s, &ops, cost_ops(ev));
+		}
+		complete = descend_interleaved(&d, 0, ev->n_layers);
+	} else {
+		lo = bound_s - ev->min_rest_s;
+		if (!partition(ev, &split, &lo, best->step_s - ev->min_rest_s)) {
+			counts->bounded++;
+			return ADP_OK;
+		}
+		weigh(best, counts, ev, &split, &step_s);
+		exchange(best, counts, ev, &split, step_s, &ops, cost_ops(ev));
+		caps(&d);
+		complete = descend(&d, 0, 0, 0.0);
+	}
+	if (!complete && bound_s < counts->open_bound_s)
+		counts->open_bound_s = bound_s;
+	return ADP_OK;
+}

@@ -8,15 +8,16 @@
 #include "cost/tables_read.h"
 
 static const char *const files[] = {
-	"matmul_curves.csv", "matmul.csv", "attention.csv", "collectives.csv", "collective_links.csv", "operators.csv",
-	"gpu_curves.csv",
+	"matmul_curves.csv",    "matmul.csv",    "attention.csv",  "collectives.csv",
+	"collective_links.csv", "operators.csv", "gpu_curves.csv",
 };
 enum { N_FILES = sizeof files / sizeof files[0] };
 
-typedef int (*reader_fn)(struct adp_tables *tables, const struct adp_csv *csv, struct adp_error *err);
+typedef int (*reader_fn)(struct adp_tables *tables, const struct adp_csv *csv,
+                         struct adp_error *err);
 static const reader_fn readers[N_FILES] = {
-	cost_read_matmul_curves, cost_read_matmul, cost_read_attention, cost_read_collectives, cost_read_links,
-	cost_read_operators, cost_read_gpu_curves,
+	cost_read_matmul_curves, cost_read_matmul,    cost_read_attention,  cost_read_collectives,
+	cost_read_links,         cost_read_operators, cost_read_gpu_curves,
 };
 
 const char *cost_table_file(size_t which)
@@ -24,7 +25,8 @@ const char *cost_table_file(size_t which)
 	return which < N_FILES ? files[which] : NULL;
 }
 
-static const struct cost_table_text *given_text(const struct cost_table_text *given, size_t n_given, const char *name)
+static const struct cost_table_text *given_text(const struct cost_table_text *given, size_t n_given,
+                                                const char *name)
 {
 	for (size_t i = 0; i < n_given; i++) {
 		if (strcmp(given[i].name, name) == 0)
@@ -33,8 +35,8 @@ static const struct cost_table_text *given_text(const struct cost_table_text *gi
 	return NULL;
 }
 
-int cost_tables_build(struct adp_tables **out, const char *dir, const struct cost_table_text *given, size_t n_given,
-                      struct adp_error *err)
+int cost_tables_build(struct adp_tables **out, const char *dir, const struct cost_table_text *given,
+                      size_t n_given, struct adp_error *err)
 {
 	struct adp_tables *tables = adp_calloc(1, sizeof *tables);
 	char digests[N_FILES * (ADP_DIGEST_SIZE - 1) + 1] = "", digest[ADP_DIGEST_SIZE];
@@ -106,7 +108,8 @@ uint32_t cost_hash(const char *prefix, const char *text)
 	return h;
 }
 
-static const struct gpu_curves *find(const struct adp_tables *tables, const char *prefix, const char *text)
+static const struct gpu_curves *find(const struct adp_tables *tables, const char *prefix,
+                                     const char *text)
 {
 	size_t n = strlen(prefix);
 
@@ -115,12 +118,14 @@ static const struct gpu_curves *find(const struct adp_tables *tables, const char
 
 		if (!entry)
 			return NULL;
-		if (strncmp(tables->gpu[entry - 1].match, prefix, n) == 0 && strcmp(tables->gpu[entry - 1].match + n, text) == 0)
+		if (strncmp(tables->gpu[entry - 1].match, prefix, n) == 0 &&
+		    strcmp(tables->gpu[entry - 1].match + n, text) == 0)
 			return &tables->gpu[entry - 1];
 	}
 }
 
-const struct gpu_curves *cost_gpu_curves(const struct adp_tables *tables, const struct adp_gpu_type *gpu)
+const struct gpu_curves *cost_gpu_curves(const struct adp_tables *tables,
+                                         const struct adp_gpu_type *gpu)
 {
 	const struct gpu_curves *row = gpu->name ? find(tables, "", gpu->name) : NULL;
 

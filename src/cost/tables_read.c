@@ -6,23 +6,25 @@
 
 #include "base/number.h"
 
-static int fail_cell(const struct adp_csv *csv, uint32_t row, uint32_t col, struct adp_error *err, const char *problem)
+static int fail_cell(const struct adp_csv *csv, uint32_t row, uint32_t col, struct adp_error *err,
+                     const char *problem)
 {
-	return adp_fail(err, ADP_EINVAL, "%s:%u: column '%s': '%s' %s", csv->where, csv->line[row], csv->header[col],
-	                adp_csv_cell(csv, row, col), problem);
+	return adp_fail(err, ADP_EINVAL, "%s:%u: column '%s': '%s' %s", csv->where, csv->line[row],
+	                csv->header[col], adp_csv_cell(csv, row, col), problem);
 }
 
 /* A number in [min, max]. */
-static int number(double *out, const struct adp_csv *csv, uint32_t row, uint32_t col, double min, double max,
-                  struct adp_error *err)
+static int number(double *out, const struct adp_csv *csv, uint32_t row, uint32_t col, double min,
+                  double max, struct adp_error *err)
 {
 	int rc = adp_csv_number(out, csv, row, col, NAN, err);
 
 	if (rc)
 		return rc;
 	if (!(*out >= min && *out <= max))
-		return adp_fail(err, ADP_EINVAL, "%s:%u: column '%s': '%s' must be a number from %g to %g", csv->where,
-		                csv->line[row], csv->header[col], adp_csv_cell(csv, row, col), min, max);
+		return adp_fail(err, ADP_EINVAL, "%s:%u: column '%s': '%s' must be a number from %g to %g",
+		                csv->where, csv->line[row], csv->header[col], adp_csv_cell(csv, row, col),
+		                min, max);
 	return ADP_OK;
 }
 
@@ -33,7 +35,8 @@ struct field {
 	double min, max;
 };
 
-static int columns(uint32_t *col, const struct adp_csv *csv, const struct field *fields, size_t n, struct adp_error *err)
+static int columns(uint32_t *col, const struct adp_csv *csv, const struct field *fields, size_t n,
+                   struct adp_error *err)
 {
 	for (size_t i = 0; i < n; i++) {
 		int rc = adp_csv_column(&col[i], csv, fields[i].name, err);
@@ -44,8 +47,8 @@ static int columns(uint32_t *col, const struct adp_csv *csv, const struct field 
 	return ADP_OK;
 }
 
-static int numbers(void *out, const struct adp_csv *csv, uint32_t row, const uint32_t *col, const struct field *fields,
-                   size_t n, struct adp_error *err)
+static int numbers(void *out, const struct adp_csv *csv, uint32_t row, const uint32_t *col,
+                   const struct field *fields, size_t n, struct adp_error *err)
 {
 	for (size_t i = 0; i < n; i++) {
 		double value = 0;
@@ -58,8 +61,8 @@ static int numbers(void *out, const struct adp_csv *csv, uint32_t row, const uin
 	return ADP_OK;
 }
 
-static int copy_name(const char **out, struct adp_tables *tables, const struct adp_csv *csv, uint32_t row, uint32_t col,
-                     struct adp_error *err)
+static int copy_name(const char **out, struct adp_tables *tables, const struct adp_csv *csv,
+                     uint32_t row, uint32_t col, struct adp_error *err)
 {
 	const char *text = adp_csv_cell(csv, row, col);
 
@@ -75,8 +78,8 @@ static int no_rows(const struct adp_csv *csv, struct adp_error *err)
 }
 
 /* An axis whose nodes double: columns from first on, named prefix<node>. */
-static int axis_from_header(struct cost_axis *out, const struct adp_csv *csv, const char *prefix, uint32_t first,
-                            struct adp_error *err)
+static int axis_from_header(struct cost_axis *out, const struct adp_csv *csv, const char *prefix,
+                            uint32_t first, struct adp_error *err)
 {
 	double expected = 0;
 
@@ -90,9 +93,11 @@ static int axis_from_header(struct cost_axis *out, const struct adp_csv *csv, co
 		int exponent = 0;
 
 		if (strncmp(name, prefix, n) != 0 || !adp_number_parse(&size, name + n, strlen(name + n)) ||
-		    !(size >= 1 && size < 1e15) || frexp(size, &exponent) != 0.5 || (col > first && size != expected))
+		    !(size >= 1 && size < 1e15) || frexp(size, &exponent) != 0.5 ||
+		    (col > first && size != expected))
 			return adp_fail(err, ADP_EINVAL,
-			                "%s: column '%s': expected %s<size> with a power of two, twice that of the column before",
+			                "%s: column '%s': expected %s<size> with a power of two, twice that of "
+			                "the column before",
 			                csv->where, name, prefix);
 		if (col == first)
 			out->first_log2 = exponent - 1;
@@ -102,7 +107,8 @@ static int axis_from_header(struct cost_axis *out, const struct adp_csv *csv, co
 	return ADP_OK;
 }
 
-int cost_read_matmul_curves(struct adp_tables *tables, const struct adp_csv *csv, struct adp_error *err)
+int cost_read_matmul_curves(struct adp_tables *tables, const struct adp_csv *csv,
+                            struct adp_error *err)
 {
 	static const struct field fields[] = {
 		{"start_s", offsetof(struct matmul_curve, start_s), 0, 1e-3},
@@ -148,10 +154,11 @@ static const struct matmul_curve *matmul_by_name(const struct adp_tables *tables
 	return NULL;
 }
 
-/* Larger never costs less: the upper envelope along each axis, so that times are monotone whatever the table says. */
+/* Larger never costs less: the upper envelope along each axis, so that times are monotone whatever
+ * the table says. */
 static void envelope(double *grid, uint32_t n_m, uint32_t n_n, uint32_t n_k)
 {
-	uint32_t total = n_m * n_n * n_k, step[3] = {n_n * n_k, n_k, 1}, n[3] = {n_m, n_n, n_k};
+	const uint32_t total = n_m * n_n * n_k, step[3] = {n_n * n_k, n_k, 1}, n[3] = {n_m, n_n, n_k};
 
 	for (int axis = 0; axis < 3; axis++) {
 		for (uint32_t i = 0; i < total; i++) {
@@ -166,8 +173,9 @@ struct matmul_columns {
 };
 
 /* The rows [first, end) of one curve: m blocks of n rows, both doubling. */
-static int read_matmul_curve(struct matmul_curve *curve, struct adp_tables *tables, const struct adp_csv *csv,
-                             const struct matmul_columns *at, uint32_t first, uint32_t end, struct adp_error *err)
+static int read_matmul_curve(struct matmul_curve *curve, struct adp_tables *tables,
+                             const struct adp_csv *csv, const struct matmul_columns *at,
+                             uint32_t first, uint32_t end, struct adp_error *err)
 {
 	uint32_t n_n = 1, n_k = csv->n_cols - at->first_k;
 	double m0 = 0, n0 = 0, next = 0, *grid;
@@ -189,15 +197,17 @@ static int read_matmul_curve(struct matmul_curve *curve, struct adp_tables *tabl
 	if (frexp(n0, &exponent) != 0.5)
 		return fail_cell(csv, first, at->n, err, "must be a power of two");
 	curve->n = (struct cost_axis){exponent - 1, n_n};
-	if (n_n < 2 || curve->m.n < 2 || n_n > ADP_MATMUL_MAX_SIDE || curve->m.n > ADP_MATMUL_MAX_SIDE ||
-	    curve->m.n * n_n != end - first)
+	if (n_n < 2 || curve->m.n < 2 || n_n > ADP_MATMUL_MAX_SIDE ||
+	    curve->m.n > ADP_MATMUL_MAX_SIDE || curve->m.n * n_n != end - first)
 		return fail_cell(csv, end - 1, at->m, err,
-		                 "ends a block of another length than the first; each m needs a row for each n, 2 to 24 of both");
+		                 "ends a block of another length than the first; each m needs a row for "
+		                 "each n, 2 to 24 of both");
 	grid = adp_arena_calloc(&tables->arena, (size_t)(end - first) * n_k, sizeof *grid);
 	if (!grid)
 		return adp_nomem(err);
 	for (uint32_t row = first; row < end; row++) {
-		double m = ldexp(m0, (int)((row - first) / n_n)), n = ldexp(n0, (int)((row - first) % n_n)), value = 0;
+		double m = ldexp(m0, (int)((row - first) / n_n)), n = ldexp(n0, (int)((row - first) % n_n)),
+			   value = 0;
 
 		rc = number(&value, csv, row, at->m, m, m, err);
 		if (!rc)
@@ -205,7 +215,8 @@ static int read_matmul_curve(struct matmul_curve *curve, struct adp_tables *tabl
 		for (uint32_t k = 0; k < n_k && !rc; k++) {
 			rc = number(&value, csv, row, at->first_k + k, 1e-9, 1, err);
 			if (!rc)
-				grid[(row - first) * n_k + k] = log2(2 * m * n) + curve->k.first_log2 + k - log2(value);
+				grid[(row - first) * n_k + k] = log2(2 * m * n) + curve->k.first_log2 + k -
+				                                log2(value);
 		}
 		if (rc)
 			return rc;
@@ -229,7 +240,8 @@ int cost_read_matmul(struct adp_tables *tables, const struct adp_csv *csv, struc
 		return rc;
 	at.first_k = 3;
 	if (at.curve > 2 || at.m > 2 || at.n > 2)
-		return adp_fail(err, ADP_EINVAL, "%s: the first three columns must be curve, m and n", csv->where);
+		return adp_fail(err, ADP_EINVAL, "%s: the first three columns must be curve, m and n",
+		                csv->where);
 	rc = axis_from_header(&k, csv, "k", at.first_k, err);
 	if (rc)
 		return rc;
@@ -238,10 +250,13 @@ int cost_read_matmul(struct adp_tables *tables, const struct adp_csv *csv, struc
 		struct matmul_curve *curve = (struct matmul_curve *)matmul_by_name(tables, name);
 
 		if (!curve)
-			return fail_cell(csv, first, at.curve, err, "is no curve of matmul_curves.csv; add it there");
+			return fail_cell(csv, first, at.curve, err,
+			                 "is no curve of matmul_curves.csv; add it there");
 		if (curve->log_work)
-			return fail_cell(csv, first, at.curve, err, "begins a second block of the same curve; put its rows together");
-		for (end = first + 1; end < csv->n_rows && strcmp(adp_csv_cell(csv, end, at.curve), name) == 0; end++)
+			return fail_cell(csv, first, at.curve, err,
+			                 "begins a second block of the same curve; put its rows together");
+		for (end = first + 1;
+		     end < csv->n_rows && strcmp(adp_csv_cell(csv, end, at.curve), name) == 0; end++)
 			;
 		curve->k = k;
 		rc = read_matmul_curve(curve, tables, csv, &at, first, end, err);
@@ -250,8 +265,8 @@ int cost_read_matmul(struct adp_tables *tables, const struct adp_csv *csv, struc
 	}
 	for (uint32_t i = 0; i < tables->n_matmul; i++) {
 		if (!tables->matmul[i].log_work)
-			return adp_fail(err, ADP_EINVAL, "%s: no rows for curve '%s' of matmul_curves.csv", csv->where,
-			                tables->matmul[i].name);
+			return adp_fail(err, ADP_EINVAL, "%s: no rows for curve '%s' of matmul_curves.csv",
+			                csv->where, tables->matmul[i].name);
 	}
 	return ADP_OK;
 }
@@ -293,19 +308,23 @@ int cost_read_attention(struct adp_tables *tables, const struct adp_csv *csv, st
 	return ADP_OK;
 }
 
-static int read_op(uint32_t *op, const struct adp_csv *csv, uint32_t row, uint32_t col, struct adp_error *err)
+static int read_op(uint32_t *op, const struct adp_csv *csv, uint32_t row, uint32_t col,
+                   struct adp_error *err)
 {
-	static const char *const names[ADP_N_COLLECTIVE_OPS] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"};
+	static const char *const names[ADP_N_COLLECTIVE_OPS] = {"all_reduce", "all_gather",
+	                                                        "reduce_scatter", "all_to_all"};
 	const char *text = adp_csv_cell(csv, row, col);
 
 	for (*op = 0; *op < ADP_N_COLLECTIVE_OPS; (*op)++) {
 		if (strcmp(text, names[*op]) == 0)
 			return ADP_OK;
 	}
-	return fail_cell(csv, row, col, err, "must be all_reduce, all_gather, reduce_scatter or all_to_all");
+	return fail_cell(csv, row, col, err,
+	                 "must be all_reduce, all_gather, reduce_scatter or all_to_all");
 }
 
-static struct collective_curve *collective_by_name(struct collective_curve *curves, uint32_t n, const char *name)
+static struct collective_curve *collective_by_name(struct collective_curve *curves, uint32_t n,
+                                                   const char *name)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		if (strcmp(curves[i].name, name) == 0)
@@ -314,8 +333,9 @@ static struct collective_curve *collective_by_name(struct collective_curve *curv
 	return NULL;
 }
 
-static int read_group(struct collective_group *out, struct adp_tables *tables, const struct adp_csv *csv, uint32_t row,
-                      uint32_t first, uint32_t n, struct adp_error *err)
+static int read_group(struct collective_group *out, struct adp_tables *tables,
+                      const struct adp_csv *csv, uint32_t row, uint32_t first, uint32_t n,
+                      struct adp_error *err)
 {
 	double *log_s = adp_arena_calloc(&tables->arena, n, sizeof *log_s);
 
@@ -336,7 +356,8 @@ static int read_group(struct collective_group *out, struct adp_tables *tables, c
 	return ADP_OK;
 }
 
-int cost_read_collectives(struct adp_tables *tables, const struct adp_csv *csv, struct adp_error *err)
+int cost_read_collectives(struct adp_tables *tables, const struct adp_csv *csv,
+                          struct adp_error *err)
 {
 	enum { FIRST = 4 };
 	static const char *const names[FIRST] = {"curve", "link_bytes_per_s", "op", "n_gpus"};
@@ -348,7 +369,8 @@ int cost_read_collectives(struct adp_tables *tables, const struct adp_csv *csv, 
 	for (int i = 0; i < FIRST && !rc; i++) {
 		rc = adp_csv_column(&col[i], csv, names[i], err);
 		if (!rc && col[i] >= FIRST)
-			rc = adp_fail(err, ADP_EINVAL, "%s: column '%s' must be one of the first four", csv->where, names[i]);
+			rc = adp_fail(err, ADP_EINVAL, "%s: column '%s' must be one of the first four",
+			              csv->where, names[i]);
 	}
 	if (!rc)
 		rc = axis_from_header(&bytes, csv, "b", FIRST, err);
@@ -358,7 +380,8 @@ int cost_read_collectives(struct adp_tables *tables, const struct adp_csv *csv, 
 	if (!curves)
 		return adp_nomem(err);
 	for (uint32_t row = 0; row < csv->n_rows; row++) {
-		struct collective_curve *curve = collective_by_name(curves, n_curves, adp_csv_cell(csv, row, col[0]));
+		struct collective_curve *curve = collective_by_name(curves, n_curves,
+		                                                    adp_csv_cell(csv, row, col[0]));
 		double n_gpus = 0, link = 0;
 		uint32_t op = 0, at;
 
@@ -377,9 +400,11 @@ int cost_read_collectives(struct adp_tables *tables, const struct adp_csv *csv, 
 			return rc;
 		at = curve->n_groups[op];
 		if (at == ADP_COLLECTIVE_MAX_GROUPS)
-			return fail_cell(csv, row, col[3], err, "is one group size too many; 8 at most for an operation");
+			return fail_cell(csv, row, col[3], err,
+			                 "is one group size too many; 8 at most for an operation");
 		if (n_gpus != floor(n_gpus) || (at && n_gpus <= curve->group[op][at - 1].n_gpus))
-			return fail_cell(csv, row, col[3], err, "must be a whole number above that of the operation's row before");
+			return fail_cell(csv, row, col[3], err,
+			                 "must be a whole number above that of the operation's row before");
 		curve->group[op][at].n_gpus = (uint32_t)n_gpus;
 		rc = read_group(&curve->group[op][at], tables, csv, row, FIRST, bytes.n, err);
 		if (rc)
@@ -389,7 +414,8 @@ int cost_read_collectives(struct adp_tables *tables, const struct adp_csv *csv, 
 	for (uint32_t i = 0; i < n_curves; i++) {
 		for (uint32_t op = 0; op < ADP_N_COLLECTIVE_OPS; op++) {
 			if (!curves[i].n_groups[op])
-				return adp_fail(err, ADP_EINVAL, "%s: curve '%s' lacks one of the four operations; add its rows",
+				return adp_fail(err, ADP_EINVAL,
+				                "%s: curve '%s' lacks one of the four operations; add its rows",
 				                csv->where, curves[i].name);
 		}
 	}
@@ -437,7 +463,8 @@ int cost_read_links(struct adp_tables *tables, const struct adp_csv *csv, struct
 	}
 	for (uint32_t kind = 0; kind < COST_N_LINKS && !rc; kind++) {
 		if (!tables->link[kind][1].present)
-			return adp_fail(err, ADP_EINVAL, "%s: no row for %s with p2p 1; add it", csv->where, kinds[kind]);
+			return adp_fail(err, ADP_EINVAL, "%s: no row for %s with p2p 1; add it", csv->where,
+			                kinds[kind]);
 		if (!tables->link[kind][0].present)
 			tables->link[kind][0] = tables->link[kind][1];
 	}
@@ -446,17 +473,41 @@ int cost_read_links(struct adp_tables *tables, const struct adp_csv *csv, struct
 
 int cost_read_operators(struct adp_tables *tables, const struct adp_csv *csv, struct adp_error *err)
 {
-#define OP(name, min, max) {#name, offsetof(struct cost_operators, name), min, max}
+#define OP(name, min, max)                                                                         \
+	{                                                                                              \
+#name, offsetof(struct cost_operators, name), min, max                                     \
+	}
 	static const struct field keys[] = {
-		OP(memory_bandwidth_frac, 0.01, 1), OP(memory_backward_mult, 0.1, 10), OP(norm_elements, 0, 1e3),
-		OP(residual_elements, 0, 1e3), OP(rope_elements, 0, 1e3), OP(activation_elements, 0, 1e3),
-		OP(gated_activation_elements, 0, 1e3), OP(unfused_attention_matmul_frac, 0.01, 10),
-		OP(unfused_softmax_elements, 0, 1e3), OP(unfused_backward_mult, 0.1, 10), OP(loss_forward_bytes, 0, 1e3),
-		OP(loss_backward_bytes, 0, 1e3), OP(loss_reduce_bytes, 0, 1e3), OP(embedding_backward_mult, 0, 1e3),
-		OP(moe_permute_elements, 0, 1e3), OP(moe_router_bytes, 0, 1e3), OP(grouped_matmul_mult, 1, 100),
-		OP(cp_causal_imbalance_mult, 1, 10), OP(fp8_matmul_frac, 0.01, 1), OP(tf32_matmul_frac, 0.01, 1),
-		OP(fp32_matmul_frac, 0.01, 1), OP(fp8_cast_bytes, 0, 1e3), OP(fp8_band_frac, 0, 10), OP(fp32_band_frac, 0, 10),
-		OP(memory_band_frac, 0, 10), OP(launch_band_frac, 0, 10), OP(cross_node_sync_s, 0, 1),
+		OP(memory_bandwidth_frac, 0.01, 1),
+		OP(memory_backward_mult, 0.1, 10),
+		OP(norm_elements, 0, 1e3),
+		OP(residual_elements, 0, 1e3),
+		OP(rope_elements, 0, 1e3),
+		OP(activation_elements, 0, 1e3),
+		OP(gated_activation_elements, 0, 1e3),
+		OP(unfused_attention_matmul_frac, 0.01, 10),
+		OP(unfused_softmax_elements, 0, 1e3),
+		OP(unfused_backward_mult, 0.1, 10),
+		OP(loss_forward_bytes, 0, 1e3),
+		OP(loss_backward_bytes, 0, 1e3),
+		OP(loss_reduce_bytes, 0, 1e3),
+		OP(embedding_backward_mult, 0, 1e3),
+		OP(moe_permute_elements, 0, 1e3),
+		OP(moe_router_bytes, 0, 1e3),
+		OP(grouped_matmul_mult, 1, 100),
+		OP(grouped_narrow_mult, 0, 3),
+		OP(grouped_half_width, 1, 1e9),
+		OP(cp_causal_imbalance_mult, 1, 10),
+		OP(fp8_matmul_frac, 0.01, 1),
+		OP(tf32_matmul_frac, 0.01, 1),
+		OP(fp32_matmul_frac, 0.01, 1),
+		OP(fp8_cast_bytes, 0, 1e3),
+		OP(fp8_band_frac, 0, 10),
+		OP(fp32_band_frac, 0, 10),
+		OP(memory_band_frac, 0, 10),
+		OP(grouped_band_frac, 0, 10),
+		OP(launch_band_frac, 0, 10),
+		OP(cross_node_sync_s, 0, 1),
 		OP(cross_node_sync_bandwidth_frac, 0.01, 1),
 	};
 #undef OP
@@ -481,12 +532,14 @@ int cost_read_operators(struct adp_tables *tables, const struct adp_csv *csv, st
 	}
 	for (size_t at = 0; at < N && !rc; at++) {
 		if (!seen[at])
-			return adp_fail(err, ADP_EINVAL, "%s: key '%s' is missing; add its row", csv->where, keys[at].name);
+			return adp_fail(err, ADP_EINVAL, "%s: key '%s' is missing; add its row", csv->where,
+			                keys[at].name);
 	}
 	return rc;
 }
 
-static int read_flag(bool *out, const struct adp_csv *csv, uint32_t row, uint32_t col, struct adp_error *err)
+static int read_flag(bool *out, const struct adp_csv *csv, uint32_t row, uint32_t col,
+                     struct adp_error *err)
 {
 	const char *text = adp_csv_cell(csv, row, col);
 
@@ -496,10 +549,22 @@ static int read_flag(bool *out, const struct adp_csv *csv, uint32_t row, uint32_
 	return ADP_OK;
 }
 
-enum gpu_column { MATCH, MATMUL, CEILING, MULTIPLIER, MEASURED, BAND, ATTENTION, COLLECTIVE, P2P, N_GPU_COLUMNS };
+enum gpu_column {
+	MATCH,
+	MATMUL,
+	CEILING,
+	MULTIPLIER,
+	MEASURED,
+	BAND,
+	ATTENTION,
+	COLLECTIVE,
+	P2P,
+	N_GPU_COLUMNS
+};
 
-static int read_gpu_row(struct gpu_curves *out, struct adp_tables *tables, const struct adp_csv *csv, uint32_t row,
-                        const uint32_t *col, struct adp_error *err)
+static int read_gpu_row(struct gpu_curves *out, struct adp_tables *tables,
+                        const struct adp_csv *csv, uint32_t row, const uint32_t *col,
+                        struct adp_error *err)
 {
 	int rc = copy_name(&out->match, tables, csv, row, col[MATCH], err);
 
@@ -533,10 +598,12 @@ static int read_gpu_row(struct gpu_curves *out, struct adp_tables *tables, const
 	return rc;
 }
 
-int cost_read_gpu_curves(struct adp_tables *tables, const struct adp_csv *csv, struct adp_error *err)
+int cost_read_gpu_curves(struct adp_tables *tables, const struct adp_csv *csv,
+                         struct adp_error *err)
 {
-	static const char *const names[N_GPU_COLUMNS] = {"match",     "matmul_curve", "ceiling_frac",     "multiplier", "measured",
-	                                                 "band_frac", "attention",    "collective_curve", "pcie_p2p"};
+	static const char *const names[N_GPU_COLUMNS] = {
+		"match",     "matmul_curve", "ceiling_frac",     "multiplier", "measured",
+		"band_frac", "attention",    "collective_curve", "pcie_p2p"};
 	uint32_t col[N_GPU_COLUMNS];
 	struct gpu_curves *rows;
 	int rc = ADP_OK;
@@ -558,7 +625,8 @@ int cost_read_gpu_curves(struct adp_tables *tables, const struct adp_csv *csv, s
 		if (rc)
 			return rc;
 		for (at = cost_hash("", rows[i].match); tables->slot[at & (tables->n_slots - 1)]; at++) {
-			if (strcmp(rows[tables->slot[at & (tables->n_slots - 1)] - 1].match, rows[i].match) == 0)
+			if (strcmp(rows[tables->slot[at & (tables->n_slots - 1)] - 1].match, rows[i].match) ==
+			    0)
 				return fail_cell(csv, i, col[MATCH], err, "occurs twice; keep one row");
 		}
 		tables->slot[at & (tables->n_slots - 1)] = i + 1;

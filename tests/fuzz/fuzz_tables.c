@@ -11,7 +11,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* Whatever an accepted table says, times are real and grow with the work. */
 static void use(const struct adp_tables *tables)
 {
-	struct adp_gpu_type gpu = {.name = "NVIDIA-H100-80GB-HBM3", .arch = "Hopper", .memory_bytes_per_s = 3e12};
+	struct adp_gpu_type gpu = {
+		.name = "NVIDIA-H100-80GB-HBM3", .arch = "Hopper", .memory_bytes_per_s = 3e12};
 	struct adp_path path = {1, {{8, {ADP_LINK_NVLINK, 450e9, 2e-6, 0}, &gpu}}};
 	double before = 0, one, two;
 
@@ -34,14 +35,18 @@ static void use(const struct adp_tables *tables)
 	}
 }
 
-#define NODES(curve) curve ",16,64,0.1,0.2\n" curve ",16,128,0.2,0.3\n" curve ",32,64,0.2,0.3\n" curve ",32,128,0.3,0.4\n"
-#define OPS(curve)                                                                                                                 \
-	curve ",3e11,all_reduce,2,5,9\n" curve ",3e11,all_gather,2,5,9\n" curve ",3e11,reduce_scatter,2,5,9\n" curve ",3e11,all_to_all,2,5,9\n"
+#define NODES(curve)                                                                               \
+	curve ",16,64,0.1,0.2\n" curve ",16,128,0.2,0.3\n" curve ",32,64,0.2,0.3\n" curve              \
+		  ",32,128,0.3,0.4\n"
+#define OPS(curve)                                                                                 \
+	curve ",3e11,all_reduce,2,5,9\n" curve ",3e11,all_gather,2,5,9\n" curve                        \
+		  ",3e11,reduce_scatter,2,5,9\n" curve ",3e11,all_to_all,2,5,9\n"
 
 /* Small stand-ins for the large tables, for speed. */
-static const char matmul[] = "curve,m,n,k64,k128\n" NODES("A100") NODES("H100") NODES("H200") NODES("B200") NODES("GB200") NODES("L40S");
-static const char collectives[] = "curve,link_bytes_per_s,op,n_gpus,b1024,b2048\n" OPS("A100") OPS("H100") OPS("H200") OPS("B200")
-	OPS("GB200") OPS("V100");
+static const char matmul[] = "curve,m,n,k64,k128\n" NODES("A100") NODES("H100") NODES("H200")
+	NODES("B200") NODES("GB200") NODES("L40S");
+static const char collectives[] = "curve,link_bytes_per_s,op,n_gpus,b1024,b2048\n" OPS("A100")
+	OPS("H100") OPS("H200") OPS("B200") OPS("GB200") OPS("V100");
 
 /* The first line names the table, the rest is its text. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

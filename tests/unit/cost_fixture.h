@@ -7,16 +7,16 @@
 #include "adp/cost.h"
 
 /* cmocka's own comparison of reals is in single precision. */
-#define assert_near(value, expected, tolerance)                                                             \
-	do {                                                                                                    \
-		double near_value = (value), near_expected = (expected);                                            \
-		if (!(fabs(near_value - near_expected) <= (tolerance)))                                             \
-			fail_msg("%s is %.12g, expected %.12g", #value, near_value, near_expected);                     \
+#define assert_near(value, expected, tolerance)                                                    \
+	do {                                                                                           \
+		double near_value = (value), near_expected = (expected);                                   \
+		if (!(fabs(near_value - near_expected) <= (tolerance)))                                    \
+			fail_msg("%s is %.12g, expected %.12g", #value, near_value, near_expected);            \
 	} while (0)
 
 /* GPU types by hand: datasheet peaks, so that these tests stand on their own. */
-static inline struct adp_gpu_type gpu_of(const char *name, const char *arch, uint32_t cc, double bf16, double fp16, double memory,
-                                         double nvlink)
+static inline struct adp_gpu_type gpu_of(const char *name, const char *arch, uint32_t cc,
+                                         double bf16, double fp16, double memory, double nvlink)
 {
 	struct adp_gpu_type gpu = {
 		.name = name,
@@ -41,7 +41,8 @@ static inline struct adp_gpu_type gpu_of(const char *name, const char *arch, uin
 
 static inline struct adp_gpu_type a100(void)
 {
-	struct adp_gpu_type gpu = gpu_of("NVIDIA-A100-SXM4-80GB", "Ampere", 80, 312e12, 312e12, 2.039e12, 300e9);
+	struct adp_gpu_type gpu = gpu_of("NVIDIA-A100-SXM4-80GB", "Ampere", 80, 312e12, 312e12,
+	                                 2.039e12, 300e9);
 
 	gpu.peak_flops_per_s[ADP_PRECISION_FP32] = 19.5e12;
 	gpu.measured_bf16_flops_per_s = 271.2e12;
@@ -50,7 +51,8 @@ static inline struct adp_gpu_type a100(void)
 
 static inline struct adp_gpu_type h100(void)
 {
-	struct adp_gpu_type gpu = gpu_of("NVIDIA-H100-80GB-HBM3", "Hopper", 90, 989e12, 989e12, 3.35e12, 450e9);
+	struct adp_gpu_type gpu = gpu_of("NVIDIA-H100-80GB-HBM3", "Hopper", 90, 989e12, 989e12, 3.35e12,
+	                                 450e9);
 
 	gpu.peak_flops_per_s[ADP_PRECISION_FP32] = 67e12;
 	gpu.measured_bf16_flops_per_s = 794.5e12;
@@ -66,9 +68,11 @@ static inline struct adp_gpu_type v100(void)
 	return gpu;
 }
 
-static inline struct adp_path path_of(const struct adp_gpu_type *gpu, uint32_t n, enum adp_link_kind kind, double bytes_per_s)
+static inline struct adp_path path_of(const struct adp_gpu_type *gpu, uint32_t n,
+                                      enum adp_link_kind kind, double bytes_per_s)
 {
-	return (struct adp_path){1, {{n, {kind, bytes_per_s, kind == ADP_LINK_NIC ? 5e-6 : 1.7e-6, 0}, gpu}}};
+	return (struct adp_path){
+		1, {{n, {kind, bytes_per_s, kind == ADP_LINK_NIC ? 5e-6 : 1.7e-6, 0}, gpu}}};
 }
 
 /* Same sequence on every machine: xorshift, then a double in [0, 1). */

@@ -16,16 +16,28 @@ static inline void finish_model(struct hand_model *h)
 	h->model.blocks = &h->block;
 	h->model.n_blocks = 1;
 	for (int i = 0; i < 5; i++)
-		h->item[i] = (struct adp_item){.kind = (enum adp_item_kind)i, .block = i == ADP_ITEM_BLOCK ? &h->block : NULL};
+		h->item[i] = (struct adp_item){.kind = (enum adp_item_kind)i,
+		                               .block = i == ADP_ITEM_BLOCK ? &h->block : NULL};
 }
 
 /* Llama-2-70B: hidden 8192, 64 heads of 128, 8 of keys, MLP 28672, vocabulary 32000. */
 static inline void llama2_70b(struct hand_model *h)
 {
 	*h = (struct hand_model){
-		.model = {.name = "llama2-70b", .hidden = 8192, .vocab = 32000, .embedding_width = 8192, .n_layers = 80, .rope_theta = 1e4},
-		.block = {.name = "dense", .n_heads = 64, .n_kv_heads = 8, .head_dim = 128, .v_head_dim = 128, .n_norms = 2, .gated = true,
-		          .ffn_hidden = 28672},
+		.model = {.name = "llama2-70b",
+	              .hidden = 8192,
+	              .vocab = 32000,
+	              .embedding_width = 8192,
+	              .n_layers = 80,
+	              .rope_theta = 1e4},
+		.block = {.name = "dense",
+	              .n_heads = 64,
+	              .n_kv_heads = 8,
+	              .head_dim = 128,
+	              .v_head_dim = 128,
+	              .n_norms = 2,
+	              .gated = true,
+	              .ffn_hidden = 28672},
 	};
 	finish_model(h);
 }
@@ -34,9 +46,20 @@ static inline void llama2_70b(struct hand_model *h)
 static inline void llama2_7b(struct hand_model *h)
 {
 	*h = (struct hand_model){
-		.model = {.name = "llama2-7b", .hidden = 4096, .vocab = 32000, .embedding_width = 4096, .n_layers = 32, .rope_theta = 1e4},
-		.block = {.name = "dense", .n_heads = 32, .n_kv_heads = 32, .head_dim = 128, .v_head_dim = 128, .n_norms = 2, .gated = true,
-		          .ffn_hidden = 11008},
+		.model = {.name = "llama2-7b",
+	              .hidden = 4096,
+	              .vocab = 32000,
+	              .embedding_width = 4096,
+	              .n_layers = 32,
+	              .rope_theta = 1e4},
+		.block = {.name = "dense",
+	              .n_heads = 32,
+	              .n_kv_heads = 32,
+	              .head_dim = 128,
+	              .v_head_dim = 128,
+	              .n_norms = 2,
+	              .gated = true,
+	              .ffn_hidden = 11008},
 	};
 	finish_model(h);
 }
@@ -45,9 +68,22 @@ static inline void llama2_7b(struct hand_model *h)
 static inline void mixtral(struct hand_model *h)
 {
 	*h = (struct hand_model){
-		.model = {.name = "mixtral", .hidden = 4096, .vocab = 32000, .embedding_width = 4096, .n_layers = 32, .rope_theta = 1e6},
-		.block = {.name = "moe", .n_heads = 32, .n_kv_heads = 8, .head_dim = 128, .v_head_dim = 128, .n_norms = 2, .gated = true,
-		          .n_experts = 8, .top_k = 2, .expert_ffn_hidden = 14336},
+		.model = {.name = "mixtral",
+	              .hidden = 4096,
+	              .vocab = 32000,
+	              .embedding_width = 4096,
+	              .n_layers = 32,
+	              .rope_theta = 1e6},
+		.block = {.name = "moe",
+	              .n_heads = 32,
+	              .n_kv_heads = 8,
+	              .head_dim = 128,
+	              .v_head_dim = 128,
+	              .n_norms = 2,
+	              .gated = true,
+	              .n_experts = 8,
+	              .top_k = 2,
+	              .expert_ffn_hidden = 14336},
 	};
 	finish_model(h);
 }

@@ -30,8 +30,10 @@ static int unload(void **state)
 static void a_fused_kernel_follows_the_counted_operations(void **state)
 {
 	struct adp_gpu_type gpu = a100();
-	double bwd = 0, fwd = adp_attention_s(tables, &gpu, ADP_PRECISION_BF16, true, 32, 8, 128, 2, 8192, 8192, true, &bwd);
-	/* 4 x 2 x 32 x 128 x 8192^2 / 2 = 1.0995e12 operations at 0.355 x 312e12 = 9.927 ms, start 5 us */
+	double bwd = 0, fwd = adp_attention_s(tables, &gpu, ADP_PRECISION_BF16, true, 32, 8, 128, 2,
+	                                      8192, 8192, true, &bwd);
+	/* 4 x 2 x 32 x 128 x 8192^2 / 2 = 1.0995e12 operations at 0.355 x 312e12 = 9.927 ms, start 5 us
+	 */
 	double expected = 5e-6 + 4.0 * 2 * 32 * 128 * 8192 * 8192 / 2 / (0.355 * 312e12);
 
 	(void)state;
@@ -43,8 +45,10 @@ static void a_fused_kernel_follows_the_counted_operations(void **state)
 static void without_the_mask_there_is_twice_the_work(void **state)
 {
 	struct adp_gpu_type gpu = h100();
-	double half = adp_attention_s(tables, &gpu, ADP_PRECISION_BF16, true, 32, 32, 128, 1, 8192, 8192, true, NULL);
-	double full = adp_attention_s(tables, &gpu, ADP_PRECISION_BF16, true, 32, 32, 128, 1, 8192, 8192, false, NULL);
+	double half = adp_attention_s(tables, &gpu, ADP_PRECISION_BF16, true, 32, 32, 128, 1, 8192,
+	                              8192, true, NULL);
+	double full = adp_attention_s(tables, &gpu, ADP_PRECISION_BF16, true, 32, 32, 128, 1, 8192,
+	                              8192, false, NULL);
 
 	(void)state;
 	assert_near((full - 5e-6) / (half - 5e-6), 2, 1e-9);
@@ -53,8 +57,10 @@ static void without_the_mask_there_is_twice_the_work(void **state)
 static void stored_scores_cost_more_than_a_fused_kernel(void **state)
 {
 	struct adp_gpu_type gpu = a100();
-	double fused = adp_attention_s(tables, &gpu, ADP_PRECISION_BF16, true, 32, 32, 128, 1, 2048, 2048, true, NULL);
-	double bwd = 0, plain = adp_attention_s(tables, &gpu, ADP_PRECISION_BF16, false, 32, 32, 128, 1, 2048, 2048, true, &bwd);
+	double fused = adp_attention_s(tables, &gpu, ADP_PRECISION_BF16, true, 32, 32, 128, 1, 2048,
+	                               2048, true, NULL);
+	double bwd = 0, plain = adp_attention_s(tables, &gpu, ADP_PRECISION_BF16, false, 32, 32, 128, 1,
+	                                        2048, 2048, true, &bwd);
 	/* Softmax alone: 5.3 x 2 bytes x 32 x 2048^2 / (2.039e12 x 0.8) = 0.872 ms */
 	double softmax = 5.3 * 2 * 32 * 2048 * 2048 / (2.039e12 * 0.8);
 
@@ -68,8 +74,12 @@ static void stored_scores_cost_more_than_a_fused_kernel(void **state)
 static void small_heads_run_at_a_lower_rate(void **state)
 {
 	struct adp_gpu_type gpu = a100();
-	double wide = adp_attention_s(tables, &gpu, ADP_PRECISION_BF16, true, 16, 16, 128, 1, 8192, 8192, true, NULL) - 5e-6;
-	double narrow = adp_attention_s(tables, &gpu, ADP_PRECISION_BF16, true, 32, 32, 64, 1, 8192, 8192, true, NULL) - 5e-6;
+	double wide = adp_attention_s(tables, &gpu, ADP_PRECISION_BF16, true, 16, 16, 128, 1, 8192,
+	                              8192, true, NULL) -
+	              5e-6;
+	double narrow = adp_attention_s(tables, &gpu, ADP_PRECISION_BF16, true, 32, 32, 64, 1, 8192,
+	                                8192, true, NULL) -
+	                5e-6;
 
 	(void)state;
 	assert_near(wide / narrow, 0.87, 1e-9);
@@ -78,7 +88,9 @@ static void small_heads_run_at_a_lower_rate(void **state)
 static void fused_kernels_need_sixteen_bit_and_a_capable_gpu(void **state)
 {
 	struct adp_engine engine = {.min_cc_flash = 80};
-	struct adp_gpu_type old = v100(), recent = a100(), other = gpu_of("AMD-Instinct-MI300X", "CDNA3", 0, 1307e12, 1307e12, 5.3e12, 448e9);
+	struct adp_gpu_type old = v100(), recent = a100(),
+						other = gpu_of("AMD-Instinct-MI300X", "CDNA3", 0, 1307e12, 1307e12, 5.3e12,
+	                                   448e9);
 
 	(void)state;
 	assert_false(adp_flash_available(&engine, &old, ADP_PRECISION_FP16));
@@ -88,9 +100,11 @@ static void fused_kernels_need_sixteen_bit_and_a_capable_gpu(void **state)
 	assert_true(adp_flash_available(&engine, &other, ADP_PRECISION_BF16));
 }
 
-static double random_attention_s(const struct adp_gpu_type *gpu, enum adp_precision precision, bool flash, const double x[6], bool causal)
+static double random_attention_s(const struct adp_gpu_type *gpu, enum adp_precision precision,
+                                 bool flash, const double x[6], bool causal)
 {
-	double bwd = 0, fwd = adp_attention_s(tables, gpu, precision, flash, x[0], x[1], x[2], x[3], x[4], x[5], causal, &bwd);
+	double bwd = 0, fwd = adp_attention_s(tables, gpu, precision, flash, x[0], x[1], x[2], x[3],
+	                                      x[4], x[5], causal, &bwd);
 
 	assert_true(bwd >= fwd);
 	return fwd;
@@ -106,9 +120,11 @@ static void attention_is_monotone(void **state)
 		struct adp_gpu_type gpu = i % 2 ? a100() : h100(), faster;
 		enum adp_precision precision = (enum adp_precision)(int)(4 * next_random(&seed));
 		bool flash = i % 3, causal = i % 5;
-		double x[6] = {1 + floor(64 * next_random(&seed)), 1 + floor(16 * next_random(&seed)), 1 + floor(512 * next_random(&seed)),
-		               1 + floor(8 * next_random(&seed)), exp2(17 * next_random(&seed)), exp2(17 * next_random(&seed))};
-		double grow = 1 + (i % 7 ? 2 : 1e-3) * next_random(&seed), s = random_attention_s(&gpu, precision, flash, x, causal);
+		double x[6] = {1 + floor(64 * next_random(&seed)),  1 + floor(16 * next_random(&seed)),
+		               1 + floor(512 * next_random(&seed)), 1 + floor(8 * next_random(&seed)),
+		               exp2(17 * next_random(&seed)),       exp2(17 * next_random(&seed))};
+		double grow = 1 + (i % 7 ? 2 : 1e-3) * next_random(&seed),
+			   s = random_attention_s(&gpu, precision, flash, x, causal);
 
 		for (int d = 0; d < 6; d++) {
 			double old = x[d];

@@ -29,8 +29,8 @@ static int unload(void **state)
 	return 0;
 }
 
-/* Measured microseconds between 8 GPUs of one node, ai-dynamo/aiconfigurator@095f58a NCCL (half); V100:
- * VIA-Research/vTrain@f8dda84. */
+/* Measured microseconds between 8 GPUs of one node, ai-dynamo/aiconfigurator@095f58a NCCL (half);
+ * V100: VIA-Research/vTrain@f8dda84. */
 static void times_agree_with_measured_points(void **state)
 {
 	static const struct {
@@ -39,15 +39,18 @@ static void times_agree_with_measured_points(void **state)
 		uint32_t n;
 		double mib, us;
 	} points[] = {
-		{0, ADP_ALL_REDUCE, 8, 4, 77.3},     {0, ADP_ALL_REDUCE, 8, 64, 595.3},  {0, ADP_ALL_GATHER, 8, 256, 1217},
-		{0, ADP_REDUCE_SCATTER, 4, 8, 66.87},  {1, ADP_ALL_REDUCE, 8, 64, 324.5},  {1, ADP_ALL_GATHER, 8, 32, 125.5},
-		{1, ADP_REDUCE_SCATTER, 2, 128, 311.5}, {1, ADP_ALL_TO_ALL, 8, 64, 221.3}, {2, ADP_ALL_REDUCE, 8, 16, 273.8},
-		{2, ADP_ALL_REDUCE, 2, 256, 11915},
+		{0, ADP_ALL_REDUCE, 8, 4, 77.3},        {0, ADP_ALL_REDUCE, 8, 64, 595.3},
+		{0, ADP_ALL_GATHER, 8, 256, 1217},      {0, ADP_REDUCE_SCATTER, 4, 8, 66.87},
+		{1, ADP_ALL_REDUCE, 8, 64, 324.5},      {1, ADP_ALL_GATHER, 8, 32, 125.5},
+		{1, ADP_REDUCE_SCATTER, 2, 128, 311.5}, {1, ADP_ALL_TO_ALL, 8, 64, 221.3},
+		{2, ADP_ALL_REDUCE, 8, 16, 273.8},      {2, ADP_ALL_REDUCE, 2, 256, 11915},
 	};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof points / sizeof points[0]; i++) {
-		struct adp_gpu_type gpu = points[i].gpu == 0 ? a100() : points[i].gpu == 1 ? h100() : v100();
+		struct adp_gpu_type gpu = points[i].gpu == 0   ? a100()
+		                          : points[i].gpu == 1 ? h100()
+		                                               : v100();
 		struct adp_path path = path_of(&gpu, points[i].n, ADP_LINK_NVLINK, gpu.nvlink_bytes_per_s);
 		double us = 1e6 * adp_collective_s(tables, points[i].op, &path, points[i].mib * 1048576);
 
@@ -69,9 +72,11 @@ static void a_group_of_one_costs_nothing(void **state)
 static void half_the_nvlink_takes_the_start_up_and_twice_the_rest(void **state)
 {
 	struct adp_gpu_type gpu = h100();
-	struct adp_path whole = path_of(&gpu, 8, ADP_LINK_NVLINK, 450e9), half = path_of(&gpu, 8, ADP_LINK_NVLINK, 225e9);
+	struct adp_path whole = path_of(&gpu, 8, ADP_LINK_NVLINK, 450e9),
+					half = path_of(&gpu, 8, ADP_LINK_NVLINK, 225e9);
 	double start = adp_collective_s(tables, ADP_ALL_GATHER, &whole, 1);
-	double a = adp_collective_s(tables, ADP_ALL_GATHER, &whole, 1e9), b = adp_collective_s(tables, ADP_ALL_GATHER, &half, 1e9);
+	double a = adp_collective_s(tables, ADP_ALL_GATHER, &whole, 1e9),
+		   b = adp_collective_s(tables, ADP_ALL_GATHER, &half, 1e9);
 
 	(void)state;
 	assert_near(start * 1e6, 10.4, 0.1); /* first column of the table */
@@ -95,7 +100,8 @@ static void a_ring_over_the_network_follows_the_formula(void **state)
 static void two_levels_reduce_inside_before_they_go_out(void **state)
 {
 	struct adp_gpu_type gpu = h100();
-	struct adp_path inner = path_of(&gpu, 8, ADP_LINK_NVLINK, 450e9), outer = path_of(&gpu, 4, ADP_LINK_NIC, 50e9), both = inner;
+	struct adp_path inner = path_of(&gpu, 8, ADP_LINK_NVLINK, 450e9),
+					outer = path_of(&gpu, 4, ADP_LINK_NIC, 50e9), both = inner;
 	double bytes = 1e9, hierarchical, one_rank_at_a_time;
 
 	(void)state;
@@ -113,16 +119,18 @@ static void two_levels_reduce_inside_before_they_go_out(void **state)
 static void the_flat_ring_is_taken_where_it_is_faster(void **state)
 {
 	struct adp_gpu_type gpu = h100();
-	struct adp_path inner = path_of(&gpu, 8, ADP_LINK_NVLINK, 450e9), outer = path_of(&gpu, 2, ADP_LINK_NIC, 50e9), both = inner;
+	struct adp_path inner = path_of(&gpu, 8, ADP_LINK_NVLINK, 450e9),
+					outer = path_of(&gpu, 2, ADP_LINK_NIC, 50e9), both = inner;
 	double bytes = 4e9, s, hierarchical;
 
 	(void)state;
 	both.n_levels = 2;
 	both.level[1] = outer.level[0];
 	s = adp_collective_s(tables, ADP_ALL_GATHER, &both, bytes);
-	hierarchical = adp_collective_s(tables, ADP_ALL_GATHER, &inner, bytes) + adp_collective_s(tables, ADP_ALL_GATHER, &outer, bytes / 8);
-	/* Ring of 16 over two nodes: 15/16 x 4 GB over 8 rails of 50 GB/s x 0.75 = 12.5 ms, and start-ups under 0.1 ms;
-	 * one level after the other: 10.4 + 6.7 ms. */
+	hierarchical = adp_collective_s(tables, ADP_ALL_GATHER, &inner, bytes) +
+	               adp_collective_s(tables, ADP_ALL_GATHER, &outer, bytes / 8);
+	/* Ring of 16 over two nodes: 15/16 x 4 GB over 8 rails of 50 GB/s x 0.75 = 12.5 ms, and
+	 * start-ups under 0.1 ms; one level after the other: 10.4 + 6.7 ms. */
 	assert_true(s > 0.0125 && s < 0.0126);
 	assert_true(hierarchical > 0.016 && hierarchical < 0.018);
 }
@@ -144,15 +152,18 @@ static void an_all_to_all_over_nodes_sends_what_leaves_the_node(void **state)
 static void a_box_without_peer_to_peer_is_four_times_slower(void **state)
 {
 	struct adp_gpu_type direct = gpu_of("NVIDIA-A10", "Ampere", 86, 125e12, 125e12, 600e9, 0);
-	struct adp_gpu_type game = gpu_of("NVIDIA-GeForce-RTX-4090", "Ada", 89, 165e12, 165e12, 1008e9, 0);
-	struct adp_path with = path_of(&direct, 2, ADP_LINK_PCIE, 32e9), without = path_of(&game, 2, ADP_LINK_PCIE, 32e9);
+	struct adp_gpu_type game = gpu_of("NVIDIA-GeForce-RTX-4090", "Ada", 89, 165e12, 165e12, 1008e9,
+	                                  0);
+	struct adp_path with = path_of(&direct, 2, ADP_LINK_PCIE, 32e9),
+					without = path_of(&game, 2, ADP_LINK_PCIE, 32e9);
 	double fast = adp_collective_s(tables, ADP_ALL_REDUCE, &with, 3.4e9);
 	double slow = adp_collective_s(tables, ADP_ALL_REDUCE, &without, 3.4e9);
 
 	(void)state;
 	assert_near(slow / fast, 4, 0.01); /* 0.6 : 0.15 of the link */
-	/* Gradients of 1.7e9 parameters in 16 bit between two such cards: 3.4 GB / 4.8 GB/s = 0.71 s. One card does
-	 * 15.4 samples/s (65 ms a sample), two did 4.5: the exchange alone is longer than the work it shares. */
+	/* Gradients of 1.7e9 parameters in 16 bit between two such cards: 3.4 GB / 4.8 GB/s = 0.71 s.
+	 * One card does 15.4 samples/s (65 ms a sample), two did 4.5: the exchange alone is longer than
+	 * the work it shares. */
 	assert_true(slow > 1 / 15.4);
 }
 
@@ -179,16 +190,21 @@ static void an_uplink_without_a_limit_costs_its_latency_only(void **state)
 
 static void larger_nvlink_domains_extend_the_largest_measured_group(void **state)
 {
-	struct adp_gpu_type gpu = gpu_of("NVIDIA-GB200", "Blackwell", 100, 2500e12, 2500e12, 8e12, 900e9);
-	struct adp_path four = path_of(&gpu, 4, ADP_LINK_NVLINK, 900e9), rack = path_of(&gpu, 64, ADP_LINK_NVLINK, 900e9);
-	double small = adp_collective_s(tables, ADP_ALL_GATHER, &four, 1e10), large = adp_collective_s(tables, ADP_ALL_GATHER, &rack, 1e10);
+	struct adp_gpu_type gpu = gpu_of("NVIDIA-GB200", "Blackwell", 100, 2500e12, 2500e12, 8e12,
+	                                 900e9);
+	struct adp_path four = path_of(&gpu, 4, ADP_LINK_NVLINK, 900e9),
+					rack = path_of(&gpu, 64, ADP_LINK_NVLINK, 900e9);
+	double small = adp_collective_s(tables, ADP_ALL_GATHER, &four, 1e10),
+		   large = adp_collective_s(tables, ADP_ALL_GATHER, &rack, 1e10);
 
 	(void)state;
 	assert_near(large / small, (63.0 / 64) / (3.0 / 4), 0.01);
-	assert_true(adp_collective_s(tables, ADP_ALL_GATHER, &rack, 8) > adp_collective_s(tables, ADP_ALL_GATHER, &four, 8));
+	assert_true(adp_collective_s(tables, ADP_ALL_GATHER, &rack, 8) >
+	            adp_collective_s(tables, ADP_ALL_GATHER, &four, 8));
 }
 
-/* 20,000 random paths: more bytes or latency never cost less, more bandwidth on any level never more. */
+/* 20,000 random paths: more bytes or latency never cost less, more bandwidth on any level never
+ * more. */
 static void more_bytes_or_latency_never_cost_less_more_bandwidth_never_more(void **state)
 {
 	static const uint32_t fans[] = {1, 2, 3, 4, 6, 8, 16, 72};
@@ -199,13 +215,15 @@ static void more_bytes_or_latency_never_cost_less_more_bandwidth_never_more(void
 	for (int i = 0; i < 20000; i++) {
 		struct adp_path path = {.n_levels = 1 + (uint32_t)(4 * next_random(&seed))}, other;
 		enum adp_collective op = (enum adp_collective)(int)(5 * next_random(&seed));
-		double bytes = exp2(36 * next_random(&seed)), grow = 1 + (i % 3 ? 3 : 1e-3) * next_random(&seed), s;
+		double bytes = exp2(36 * next_random(&seed)),
+			   grow = 1 + (i % 3 ? 3 : 1e-3) * next_random(&seed), s;
 		uint32_t at;
 
 		for (uint32_t level = 0; level < path.n_levels; level++) {
 			path.level[level] = (struct adp_path_level){
 				fans[(int)(8 * next_random(&seed))],
-				{(enum adp_link_kind)(level == 0 ? (int)(2 * next_random(&seed)) : 1 + (int)(4 * next_random(&seed))),
+				{(enum adp_link_kind)(level == 0 ? (int)(2 * next_random(&seed))
+			                                     : 1 + (int)(4 * next_random(&seed))),
 			     exp2(30 + 10 * next_random(&seed)), 1e-5 * next_random(&seed), 0},
 				&gpus[(int)(3 * next_random(&seed))],
 			};

@@ -44,8 +44,17 @@ static void ask_70b_on_h100(struct question *q, uint32_t tp)
 {
 	*q = (struct question){
 		.engine = hand_engine(),
-		.train = {.global_batch_seqs = 1024, .seq_tokens = 4096, .precision = ADP_PRECISION_BF16, .expert_load_factor = 1},
-		.shape = {.tp = tp, .cp = 1, .ep = 1, .etp = 1, .sequence_parallel = tp > 1, .micro_batch_seqs = 1, .precision = ADP_PRECISION_BF16},
+		.train = {.global_batch_seqs = 1024,
+	              .seq_tokens = 4096,
+	              .precision = ADP_PRECISION_BF16,
+	              .expert_load_factor = 1},
+		.shape = {.tp = tp,
+	              .cp = 1,
+	              .ep = 1,
+	              .etp = 1,
+	              .sequence_parallel = tp > 1,
+	              .micro_batch_seqs = 1,
+	              .precision = ADP_PRECISION_BF16},
 		.gpu = h100(),
 		.kind = ADP_ITEM_BLOCK,
 		.speed_frac = 1,
@@ -72,8 +81,8 @@ static struct adp_item_time answer(struct question *q)
 	struct adp_error err = {0};
 
 	link_up(q);
-	if (adp_item_time(&t, tables, &q->engine, &q->h.model, &q->h.item[q->kind], &q->train, &q->shape, &q->gpu, q->speed_frac, &q->tp,
-	                  &q->cp, &q->ep, &err))
+	if (adp_item_time(&t, tables, &q->engine, &q->h.model, &q->h.item[q->kind], &q->train,
+	                  &q->shape, &q->gpu, q->speed_frac, &q->tp, &q->cp, &q->ep, &err))
 		fail_msg("%s", err.text);
 	return t;
 }
@@ -87,14 +96,17 @@ static void a_block_of_llama_70b_on_eight_h100_takes_what_its_operations_need(vo
 	(void)state;
 	ask_70b_on_h100(&q, 8);
 	t = answer(&q);
-	/* Matrices: 8192 x (8192 + 2 x 1024) + 8192^2 + 3 x 8192 x 28672 = 855.6e6 parameters; of 4096 tokens
-	 * 2 x 4096 x 855.6e6 = 7.009e12; attention 4 x 8192 x 4096^2 / 2 = 0.275e12; a rank of 8 does 0.910e12. */
+	/* Matrices: 8192 x (8192 + 2 x 1024) + 8192^2 + 3 x 8192 x 28672 = 855.6e6 parameters; of 4096
+	 * tokens 2 x 4096 x 855.6e6 = 7.009e12; attention 4 x 8192 x 4096^2 / 2 = 0.275e12; a rank of 8
+	 * does 0.910e12. */
 	flops = (2.0 * 4096 * 855638016 + 4.0 * 8192 * 4096 * 4096 / 2) / 8;
 	assert_near(flops / 1e12, 0.910, 0.001);
 	share = flops / t.fwd_s / 989e12;
-	print_message("forward %.3f ms (matmul %.3f attention %.3f memory %.3f tp %.3f launch %.3f), backward %.3f ms, band %.2f, %.0f %% of peak\n",
-	              1e3 * t.fwd_s, 1e3 * t.fwd_matmul_s, 1e3 * t.fwd_attention_s, 1e3 * t.fwd_memory_s, 1e3 * t.fwd_tp_s,
-	              1e3 * t.fwd_launch_s, 1e3 * t.bwd_s, t.rel_error, 100 * share);
+	print_message("forward %.3f ms (matmul %.3f attention %.3f memory %.3f tp %.3f launch %.3f), "
+	              "backward %.3f ms, band %.2f, %.0f %% of peak\n",
+	              1e3 * t.fwd_s, 1e3 * t.fwd_matmul_s, 1e3 * t.fwd_attention_s,
+	              1e3 * t.fwd_memory_s, 1e3 * t.fwd_tp_s, 1e3 * t.fwd_launch_s, 1e3 * t.bwd_s,
+	              t.rel_error, 100 * share);
 	/* Public H100 runs of this size reach 35 to 50 % of the peak over a step. */
 	assert_true(share > 0.33 && share < 0.52);
 	/* Twice the matmuls, 2.5 times the attention, the same traffic. */
@@ -111,7 +123,9 @@ static void the_parts_add_up_to_the_total(void **state)
 	ask_70b_on_h100(&q, 4);
 	q.shape.cp = 2;
 	t = answer(&q);
-	assert_near(t.fwd_matmul_s + t.fwd_attention_s + t.fwd_memory_s + t.fwd_launch_s + t.fwd_tp_s + t.fwd_cp_s + t.fwd_ep_s, t.fwd_s, 1e-15);
+	assert_near(t.fwd_matmul_s + t.fwd_attention_s + t.fwd_memory_s + t.fwd_launch_s + t.fwd_tp_s +
+	                t.fwd_cp_s + t.fwd_ep_s,
+	            t.fwd_s, 1e-15);
 }
 
 static void matmuls_are_those_of_the_split_widths(void **state)
@@ -123,7 +137,8 @@ static void matmuls_are_those_of_the_split_widths(void **state)
 	(void)state;
 	ask_70b_on_h100(&q, 8);
 	t = answer(&q);
-	/* TP 8: 8 heads and 1 head of keys: (8 + 2) x 128 = 1280 columns; MLP 28672 / 8 = 3584, gate and up together 7168 */
+	/* TP 8: 8 heads and 1 head of keys: (8 + 2) x 128 = 1280 columns; MLP 28672 / 8 = 3584, gate
+	 * and up together 7168 */
 	by_hand = adp_matmul_s(tables, &q.gpu, ADP_PRECISION_BF16, 4096, 1280, 8192, NULL) +
 	          adp_matmul_s(tables, &q.gpu, ADP_PRECISION_BF16, 4096, 8192, 1024, NULL) +
 	          adp_matmul_s(tables, &q.gpu, ADP_PRECISION_BF16, 4096, 7168, 8192, NULL) +
@@ -140,9 +155,12 @@ static void sequence_parallel_trades_all_reduce_for_gather_and_scatter(void **st
 	ask_70b_on_h100(&q, 8);
 	link_up(&q);
 	assert_near(answer(&q).fwd_tp_s,
-	            2 * (adp_collective_s(tables, ADP_ALL_GATHER, &q.tp, bytes) + adp_collective_s(tables, ADP_REDUCE_SCATTER, &q.tp, bytes)), 1e-12);
+	            2 * (adp_collective_s(tables, ADP_ALL_GATHER, &q.tp, bytes) +
+	                 adp_collective_s(tables, ADP_REDUCE_SCATTER, &q.tp, bytes)),
+	            1e-12);
 	q.shape.sequence_parallel = false;
-	assert_near(answer(&q).fwd_tp_s, 2 * adp_collective_s(tables, ADP_ALL_REDUCE, &q.tp, bytes), 1e-12);
+	assert_near(answer(&q).fwd_tp_s, 2 * adp_collective_s(tables, ADP_ALL_REDUCE, &q.tp, bytes),
+	            1e-12);
 }
 
 static void sequence_parallel_divides_the_norms(void **state)
@@ -155,7 +173,8 @@ static void sequence_parallel_divides_the_norms(void **state)
 	with = answer(&q).fwd_memory_s;
 	q.shape.sequence_parallel = false;
 	without = answer(&q).fwd_memory_s;
-	/* (2 x 2 norms + 2 x 3 additions) x 8192 elements x 4096 tokens x 2 bytes x 1.6 / (3.35e12 x 0.8), of which 7/8 go */
+	/* (2 x 2 norms + 2 x 3 additions) x 8192 elements x 4096 tokens x 2 bytes x 1.6 / (3.35e12 x
+	 * 0.8), of which 7/8 go */
 	assert_near(without - with, 10 * 8192.0 * 4096 * 2 * 1.6 / (3.35e12 * 0.8) * 7 / 8, 1e-12);
 }
 
@@ -238,7 +257,8 @@ static void context_parallel_divides_attention_evenly(void **state)
 	one = answer(&q);
 	q.shape.cp = 4;
 	four = answer(&q);
-	assert_near(four.fwd_attention_s - 5e-6, (one.fwd_attention_s - 5e-6) / 4, 1e-12); /* 5 us: start of the kernel */
+	assert_near(four.fwd_attention_s - 5e-6, (one.fwd_attention_s - 5e-6) / 4,
+	            1e-12);               /* 5 us: start of the kernel */
 	assert_near(four.fwd_cp_s, 0, 0); /* hidden behind the long attention */
 }
 
@@ -296,8 +316,9 @@ static void experts_do_the_work_of_the_chosen_ones(void **state)
 	attention = answer(&q).fwd_matmul_s;
 	q.h.block.ffn_hidden = 2 * 14336; /* two experts' worth for each token */
 	dense = answer(&q).fwd_matmul_s - attention;
-	/* 16384 tokens x 2 / 8 = 4096 a group: as efficient as one matmul but for the factor 1.3 of grouping */
-	assert_near((moe.fwd_matmul_s - attention) / dense, 1.3, 0.15);
+	/* 16384 tokens x 2 / 8 = 4096 a group: as efficient as one matmul but for grouping,
+	 * 1.2 + 2.3 / (1 + (14336 / 5000)^2) = 1.45; the router adds a little */
+	assert_near((moe.fwd_matmul_s - attention) / dense, 1.45, 0.1);
 }
 
 static void expert_parallel_balances_weights_against_traffic(void **state)
@@ -316,7 +337,8 @@ static void expert_parallel_balances_weights_against_traffic(void **state)
 	/* 4096 tokens x 2 copies x 4096 x 2 bytes, out and back */
 	bytes = 4096.0 * 2 * 4096 * 2;
 	assert_near(eight.fwd_ep_s, 2 * adp_collective_s(tables, ADP_ALL_TO_ALL, &q.ep, bytes), 1e-12);
-	/* Of 512 tokens each of 8 experts gets 128 and all weights are read; with 8 ranks one expert gets 1024. */
+	/* Of 512 tokens each of 8 experts gets 128 and all weights are read; with 8 ranks one expert
+	 * gets 1024. */
 	q.train.seq_tokens = 512;
 	eight = answer(&q);
 	q.shape.ep = 1;
@@ -369,7 +391,8 @@ static void the_head_is_one_matmul_over_the_vocabulary_share(void **state)
 	q.kind = ADP_ITEM_HEAD;
 	t = answer(&q);
 	/* 32000 padded to a multiple of 128 x 8 = 32768; 4096 a rank */
-	assert_near(t.fwd_matmul_s, adp_matmul_s(tables, &q.gpu, ADP_PRECISION_BF16, 4096, 4096, 8192, NULL), 1e-12);
+	assert_near(t.fwd_matmul_s,
+	            adp_matmul_s(tables, &q.gpu, ADP_PRECISION_BF16, 4096, 4096, 8192, NULL), 1e-12);
 	assert_near(t.recompute_s[ADP_RECOMPUTE_FULL], 0, 0);
 }
 
@@ -429,13 +452,15 @@ static void a_gpu_without_the_precision_is_refused_by_name(void **state)
 	ask_70b_on_h100(&q, 1);
 	q.gpu = v100();
 	link_up(&q);
-	assert_int_equal(adp_item_time(&t, tables, &q.engine, &q.h.model, &q.h.item[1], &q.train, &q.shape, &q.gpu, 1, &q.tp, &q.cp, &q.ep, &err),
+	assert_int_equal(adp_item_time(&t, tables, &q.engine, &q.h.model, &q.h.item[1], &q.train,
+	                               &q.shape, &q.gpu, 1, &q.tp, &q.cp, &q.ep, &err),
 	                 ADP_EINVAL);
 	assert_non_null(strstr(err.text, "Tesla-V100-SXM2-32GB"));
 	assert_non_null(strstr(err.text, "bf16"));
 	q.shape.precision = ADP_PRECISION_FP16;
 	q.shape.tp = 0;
-	assert_int_equal(adp_item_time(&t, tables, &q.engine, &q.h.model, &q.h.item[1], &q.train, &q.shape, &q.gpu, 1, &q.tp, &q.cp, &q.ep, &err),
+	assert_int_equal(adp_item_time(&t, tables, &q.engine, &q.h.model, &q.h.item[1], &q.train,
+	                               &q.shape, &q.gpu, 1, &q.tp, &q.cp, &q.ep, &err),
 	                 ADP_EINVAL);
 }
 
@@ -448,7 +473,8 @@ static void random_question(struct question *q, uint64_t *seed)
 		mixtral(&q->h);
 	if (next_random(seed) < 0.2)
 		q->h.block.shared_ffn_hidden = 2048;
-	q->kind = next_random(seed) < 0.7 ? ADP_ITEM_BLOCK : (enum adp_item_kind)(int)(5 * next_random(seed));
+	q->kind = next_random(seed) < 0.7 ? ADP_ITEM_BLOCK
+	                                  : (enum adp_item_kind)(int)(5 * next_random(seed));
 	q->gpu = next_random(seed) < 0.5 ? h100() : a100();
 	if (next_random(seed) < 0.3)
 		q->gpu.name = "unknown";
@@ -467,14 +493,16 @@ static void random_question(struct question *q, uint64_t *seed)
 		q->tp.level[0].link.kind = ADP_LINK_NIC;
 		q->cp.level[0].link.kind = ADP_LINK_NIC;
 		q->ep.level[0].link.kind = ADP_LINK_NIC;
-		q->tp.level[0].link.bytes_per_s = q->cp.level[0].link.bytes_per_s = q->ep.level[0].link.bytes_per_s = 25e9;
+		q->tp.level[0].link.bytes_per_s = q->cp.level[0].link.bytes_per_s =
+			q->ep.level[0].link.bytes_per_s = 25e9;
 	}
 }
 
 static bool no_less(const struct adp_item_time *a, const struct adp_item_time *b)
 {
 	return a->fwd_s >= b->fwd_s * (1 - 1e-12) && a->bwd_s >= b->bwd_s * (1 - 1e-12) &&
-	       a->recompute_s[ADP_RECOMPUTE_SELECTIVE] >= b->recompute_s[ADP_RECOMPUTE_SELECTIVE] * (1 - 1e-12) &&
+	       a->recompute_s[ADP_RECOMPUTE_SELECTIVE] >=
+	           b->recompute_s[ADP_RECOMPUTE_SELECTIVE] * (1 - 1e-12) &&
 	       a->recompute_s[ADP_RECOMPUTE_FULL] >= b->recompute_s[ADP_RECOMPUTE_FULL] * (1 - 1e-12);
 }
 
@@ -492,7 +520,8 @@ static void better_hardware_never_costs_more_and_more_work_never_less(void **sta
 		random_question(&q, &seed);
 		grow = 1 + (i % 3 ? 2 : 1e-3) * next_random(&seed);
 		t = answer(&q);
-		assert_true(isfinite(t.fwd_s) && isfinite(t.bwd_s) && t.fwd_s > 0 && t.rel_error >= 0 && t.rel_error < 2);
+		assert_true(isfinite(t.fwd_s) && isfinite(t.bwd_s) && t.fwd_s > 0 && t.rel_error >= 0 &&
+		            t.rel_error < 2);
 		changed = q;
 		for (int p = 0; p < ADP_N_PRECISIONS; p++)
 			changed.gpu.peak_flops_per_s[p] *= grow;

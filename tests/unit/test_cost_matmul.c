@@ -38,16 +38,83 @@ struct measured {
 	struct point points[8];
 };
 static const struct measured measurements[] = {
-	{"NVIDIA-A100-SXM4-80GB", "Ampere", 312e12, 2.039e12, {{4096, 4096, 4096, 539.5}, {8192, 8192, 8192, 3743}, {2048, 10240, 8192, 1185}, {1024, 1024, 1024, 17.89}, {256, 4096, 4096, 54.43}, {4096, 1536, 7168, 357.2}, {8192, 16384, 5120, 4744}, {512, 7168, 2048, 108.5}}},
-	{"NVIDIA-H100-80GB-HBM3", "Hopper", 989e12, 3.35e12, {{4096, 4096, 4096, 156}, {8192, 8192, 8192, 1374}, {2048, 10240, 8192, 1400}, {1024, 1024, 1024, 6.008}, {256, 4096, 4096, 19.2}, {4096, 1536, 7168, 111}, {8192, 16384, 5120, 1844}, {512, 7168, 2048, 22.35}}},
-	{"NVIDIA-H200", "Hopper", 989e12, 4.8e12, {{4096, 4096, 4096, 168.7}, {8192, 8192, 8192, 1557}, {2048, 10240, 8192, 452.4}, {1024, 1024, 1024, 5.703}, {256, 4096, 4096, 17.44}, {4096, 1536, 7168, 109.8}, {8192, 16384, 5120, 1871}, {512, 7168, 2048, 23.92}}},
-	{"NVIDIA-B200", "Blackwell", 2250e12, 8.0e12, {{4096, 4096, 4096, 91.63}, {8192, 8192, 8192, 707.7}, {2048, 10240, 8192, 225.4}, {1024, 1024, 1024, 4.539}, {256, 4096, 4096, 10.33}, {4096, 1536, 7168, 64.6}, {8192, 16384, 5120, 1015}, {512, 7168, 2048, 14.43}}},
-	{"NVIDIA-GB200", "Blackwell", 2500e12, 8.0e12, {{4096, 4096, 4096, 80.6}, {8192, 8192, 8192, 592.5}, {2048, 10240, 8192, 204.6}, {1024, 1024, 1024, 5.229}, {256, 4096, 4096, 11.88}, {4096, 1536, 7168, 58.91}, {8192, 16384, 5120, 907.3}, {512, 7168, 2048, 12.93}}},
-	{"NVIDIA-L40S", "Ada", 362e12, 0.864e12, {{4096, 4096, 4096, 545.1}, {8192, 8192, 8192, 4046}, {2048, 10240, 8192, 1222}, {1024, 1024, 1024, 13.48}, {256, 4096, 4096, 59.43}, {4096, 1536, 7168, 419.1}, {8192, 16384, 5120, 5807}, {512, 7168, 2048, 63.46}}},
+	{"NVIDIA-A100-SXM4-80GB",
+     "Ampere",
+     312e12,
+     2.039e12,
+     {{4096, 4096, 4096, 539.5},
+      {8192, 8192, 8192, 3743},
+      {2048, 10240, 8192, 1185},
+      {1024, 1024, 1024, 17.89},
+      {256, 4096, 4096, 54.43},
+      {4096, 1536, 7168, 357.2},
+      {8192, 16384, 5120, 4744},
+      {512, 7168, 2048, 108.5}}},
+	{"NVIDIA-H100-80GB-HBM3",
+     "Hopper",
+     989e12,
+     3.35e12,
+     {{4096, 4096, 4096, 156},
+      {8192, 8192, 8192, 1374},
+      {2048, 10240, 8192, 1400},
+      {1024, 1024, 1024, 6.008},
+      {256, 4096, 4096, 19.2},
+      {4096, 1536, 7168, 111},
+      {8192, 16384, 5120, 1844},
+      {512, 7168, 2048, 22.35}}},
+	{"NVIDIA-H200",
+     "Hopper",
+     989e12,
+     4.8e12,
+     {{4096, 4096, 4096, 168.7},
+      {8192, 8192, 8192, 1557},
+      {2048, 10240, 8192, 452.4},
+      {1024, 1024, 1024, 5.703},
+      {256, 4096, 4096, 17.44},
+      {4096, 1536, 7168, 109.8},
+      {8192, 16384, 5120, 1871},
+      {512, 7168, 2048, 23.92}}},
+	{"NVIDIA-B200",
+     "Blackwell",
+     2250e12,
+     8.0e12,
+     {{4096, 4096, 4096, 91.63},
+      {8192, 8192, 8192, 707.7},
+      {2048, 10240, 8192, 225.4},
+      {1024, 1024, 1024, 4.539},
+      {256, 4096, 4096, 10.33},
+      {4096, 1536, 7168, 64.6},
+      {8192, 16384, 5120, 1015},
+      {512, 7168, 2048, 14.43}}},
+	{"NVIDIA-GB200",
+     "Blackwell",
+     2500e12,
+     8.0e12,
+     {{4096, 4096, 4096, 80.6},
+      {8192, 8192, 8192, 592.5},
+      {2048, 10240, 8192, 204.6},
+      {1024, 1024, 1024, 5.229},
+      {256, 4096, 4096, 11.88},
+      {4096, 1536, 7168, 58.91},
+      {8192, 16384, 5120, 907.3},
+      {512, 7168, 2048, 12.93}}},
+	{"NVIDIA-L40S",
+     "Ada",
+     362e12,
+     0.864e12,
+     {{4096, 4096, 4096, 545.1},
+      {8192, 8192, 8192, 4046},
+      {2048, 10240, 8192, 1222},
+      {1024, 1024, 1024, 13.48},
+      {256, 4096, 4096, 59.43},
+      {4096, 1536, 7168, 419.1},
+      {8192, 16384, 5120, 5807},
+      {512, 7168, 2048, 63.46}}},
 };
 enum { N_MEASURED = sizeof measurements / sizeof measurements[0] };
 
-/* Seven of eight within twice the band, five within it: the band is a p90, and single measurements are off (H100, 2048 x 10240 x 8192: 1400 us; the slower-clocked H200 takes 452). */
+/* Seven of eight within twice the band, five within it: the band is a p90, and single measurements
+ * are off (H100, 2048 x 10240 x 8192: 1400 us; the slower-clocked H200 takes 452). */
 static void times_agree_with_measured_points_of_six_gpus(void **state)
 {
 	(void)state;
@@ -59,13 +126,15 @@ static void times_agree_with_measured_points_of_six_gpus(void **state)
 		assert_true(adp_matmul_is_measured(tables, &gpu));
 		for (int i = 0; i < 8; i++) {
 			const struct point *p = &x->points[i];
-			double band = 0, s = adp_matmul_s(tables, &gpu, ADP_PRECISION_BF16, p->m, p->n, p->k, &band);
+			double band = 0,
+				   s = adp_matmul_s(tables, &gpu, ADP_PRECISION_BF16, p->m, p->n, p->k, &band);
 			double off = fabs(s * 1e6 / p->us - 1);
 
 			inside += off <= band;
 			near += off <= 2 * band;
-			print_message("%-22s %5.0f x %5.0f x %5.0f: measured %7.1f us, table %7.1f (%+.1f %%)\n", x->name, p->m, p->n, p->k,
-			              p->us, s * 1e6, 100 * (s * 1e6 / p->us - 1));
+			print_message(
+				"%-22s %5.0f x %5.0f x %5.0f: measured %7.1f us, table %7.1f (%+.1f %%)\n", x->name,
+				p->m, p->n, p->k, p->us, s * 1e6, 100 * (s * 1e6 / p->us - 1));
 		}
 		assert_true(inside >= 5);
 		assert_true(near >= 7);
@@ -75,13 +144,14 @@ static void times_agree_with_measured_points_of_six_gpus(void **state)
 /* A table of one efficiency everywhere, so that the formula can be followed by hand. */
 static struct adp_tables *flat_tables(void)
 {
-	static const char text[] = "curve,m,n,k64,k128\n"
-							   "A100,16,64,0.5,0.5\nA100,16,128,0.5,0.5\nA100,32,64,0.5,0.5\nA100,32,128,0.5,0.5\n"
-							   "H100,16,64,0.5,0.5\nH100,16,128,0.5,0.5\nH100,32,64,0.5,0.5\nH100,32,128,0.5,0.5\n"
-							   "H200,16,64,0.5,0.5\nH200,16,128,0.5,0.5\nH200,32,64,0.5,0.5\nH200,32,128,0.5,0.5\n"
-							   "B200,16,64,0.5,0.5\nB200,16,128,0.5,0.5\nB200,32,64,0.5,0.5\nB200,32,128,0.5,0.5\n"
-							   "GB200,16,64,0.5,0.5\nGB200,16,128,0.5,0.5\nGB200,32,64,0.5,0.5\nGB200,32,128,0.5,0.5\n"
-							   "L40S,16,64,0.5,0.5\nL40S,16,128,0.5,0.5\nL40S,32,64,0.5,0.5\nL40S,32,128,0.5,0.5\n";
+	static const char text[] =
+		"curve,m,n,k64,k128\n"
+		"A100,16,64,0.5,0.5\nA100,16,128,0.5,0.5\nA100,32,64,0.5,0.5\nA100,32,128,0.5,0.5\n"
+		"H100,16,64,0.5,0.5\nH100,16,128,0.5,0.5\nH100,32,64,0.5,0.5\nH100,32,128,0.5,0.5\n"
+		"H200,16,64,0.5,0.5\nH200,16,128,0.5,0.5\nH200,32,64,0.5,0.5\nH200,32,128,0.5,0.5\n"
+		"B200,16,64,0.5,0.5\nB200,16,128,0.5,0.5\nB200,32,64,0.5,0.5\nB200,32,128,0.5,0.5\n"
+		"GB200,16,64,0.5,0.5\nGB200,16,128,0.5,0.5\nGB200,32,64,0.5,0.5\nGB200,32,128,0.5,0.5\n"
+		"L40S,16,64,0.5,0.5\nL40S,16,128,0.5,0.5\nL40S,32,64,0.5,0.5\nL40S,32,128,0.5,0.5\n";
 	const struct cost_table_text given = {"matmul.csv", text, sizeof text - 1};
 	struct adp_tables *flat = NULL;
 	struct adp_error err = {0};
@@ -102,7 +172,8 @@ static void a_flat_table_gives_the_closed_formula(void **state)
 
 	(void)state;
 	assert_near(expected * 1e6, 6.97774, 1e-4);
-	assert_near(adp_matmul_s(flat, &gpu, ADP_PRECISION_BF16, 1024, 1024, 1024, NULL) * 1e6, expected * 1e6, 1e-9);
+	assert_near(adp_matmul_s(flat, &gpu, ADP_PRECISION_BF16, 1024, 1024, 1024, NULL) * 1e6,
+	            expected * 1e6, 1e-9);
 	adp_tables_destroy(flat);
 }
 
@@ -141,7 +212,8 @@ static void no_shape_beats_the_peak(void **state)
 	(void)state;
 	for (int i = 0; i < 5000; i++) {
 		struct adp_gpu_type gpu = i % 2 ? h100() : a100();
-		double m = exp2(20 * next_random(&seed)), n = exp2(17 * next_random(&seed)), k = exp2(17 * next_random(&seed));
+		double m = exp2(20 * next_random(&seed)), n = exp2(17 * next_random(&seed)),
+			   k = exp2(17 * next_random(&seed));
 		double s;
 
 		gpu.measured_bf16_flops_per_s = gpu.peak_flops_per_s[ADP_PRECISION_BF16];
@@ -177,7 +249,8 @@ static void a_v100_reaches_half_of_its_peak(void **state)
 	double share = 2 * pow(8192, 3) / s / 125e12;
 
 	(void)state;
-	/* 0.65 x 0.78 = 0.51, the fit on V100 training runs; the A100's 0.87 at this shape x 0.62 = 0.54. */
+	/* 0.65 x 0.78 = 0.51, the fit on V100 training runs; the A100's 0.87 at this shape x 0.62 =
+	 * 0.54. */
 	assert_true(share > 0.48 && share < 0.58);
 	assert_true(band > 0.25);
 	assert_false(adp_matmul_is_measured(tables, &gpu));
@@ -196,9 +269,15 @@ static void an_unknown_type_gets_a_wide_band(void **state)
 }
 
 static const char *const types[][2] = {
-	{"NVIDIA-A100-SXM4-80GB", "Ampere"}, {"NVIDIA-H100-80GB-HBM3", "Hopper"}, {"NVIDIA-H200", "Hopper"},
-	{"NVIDIA-B200", "Blackwell"}, {"NVIDIA-GB200", "Blackwell"}, {"NVIDIA-L40S", "Ada"}, {"Tesla-T4", "Turing"},
-	{"AMD-Instinct-MI300X", "CDNA3"}, {"x", "y"},
+	{"NVIDIA-A100-SXM4-80GB", "Ampere"},
+	{"NVIDIA-H100-80GB-HBM3", "Hopper"},
+	{"NVIDIA-H200", "Hopper"},
+	{"NVIDIA-B200", "Blackwell"},
+	{"NVIDIA-GB200", "Blackwell"},
+	{"NVIDIA-L40S", "Ada"},
+	{"Tesla-T4", "Turing"},
+	{"AMD-Instinct-MI300X", "CDNA3"},
+	{"x", "y"},
 };
 enum { N_TYPES = sizeof types / sizeof types[0] };
 
@@ -225,19 +304,23 @@ static void larger_shapes_never_cost_less_and_faster_gpus_never_more(void **stat
 			double old = side[d];
 
 			side[d] *= grow;
-			assert_true(adp_matmul_s(tables, &gpu, precision, side[0], side[1], side[2], NULL) >= s * (1 - 1e-12));
+			assert_true(adp_matmul_s(tables, &gpu, precision, side[0], side[1], side[2], NULL) >=
+			            s * (1 - 1e-12));
 			side[d] = old;
 		}
 		faster = gpu;
 		for (int p = 0; p < ADP_N_PRECISIONS; p++)
 			faster.peak_flops_per_s[p] *= grow;
-		assert_true(adp_matmul_s(tables, &faster, precision, side[0], side[1], side[2], NULL) <= s * (1 + 1e-12));
+		assert_true(adp_matmul_s(tables, &faster, precision, side[0], side[1], side[2], NULL) <=
+		            s * (1 + 1e-12));
 		faster = gpu;
 		faster.memory_bytes_per_s *= grow;
-		assert_true(adp_matmul_s(tables, &faster, precision, side[0], side[1], side[2], NULL) <= s * (1 + 1e-12));
+		assert_true(adp_matmul_s(tables, &faster, precision, side[0], side[1], side[2], NULL) <=
+		            s * (1 + 1e-12));
 		faster = gpu;
 		faster.measured_bf16_flops_per_s *= grow;
-		assert_true(adp_matmul_s(tables, &faster, precision, side[0], side[1], side[2], NULL) <= s * (1 + 1e-12));
+		assert_true(adp_matmul_s(tables, &faster, precision, side[0], side[1], side[2], NULL) <=
+		            s * (1 + 1e-12));
 	}
 }
 

@@ -35,7 +35,8 @@ static void a_name_goes_before_its_architecture_and_that_before_the_default(void
 {
 	struct adp_tables *tables = NULL;
 	struct adp_error err = {0};
-	struct adp_gpu_type named = h100(), kin = gpu_of("NVIDIA-H800", "Hopper", 90, 989e12, 989e12, 3e12, 200e9);
+	struct adp_gpu_type named = h100(),
+						kin = gpu_of("NVIDIA-H800", "Hopper", 90, 989e12, 989e12, 3e12, 200e9);
 	struct adp_gpu_type stranger = gpu_of("X", "Y", 0, 1e12, 1e12, 1e12, 0), bare = {0};
 
 	(void)state;
@@ -80,7 +81,8 @@ static void a_folder_replaces_the_tables_it_has(void **state)
 	rmdir(dir);
 }
 
-/* A shipped file with `old` replaced by `new` must be refused, naming what is expected in the message. */
+/* A shipped file with `old` replaced by `new` must be refused, naming what is expected in the
+ * message. */
 struct damage {
 	const char *file, *old, *new, *message;
 };
@@ -88,27 +90,35 @@ static const struct damage damages[] = {
 	{"matmul.csv", "A100,16,64,", "A100,16,64,x", "matmul.csv:4: column 'k64'"},
 	{"matmul.csv", "A100,16,64,", "A100,16,64,-", "matmul.csv:4: column 'k64'"},
 	{"matmul.csv", "A100,16,64,0", "A100,16,64,7", "must be a number from 1e-09 to 1"},
-	{"matmul.csv", "A100,16,64,", "A100,17,64,", "matmul.csv:4: column 'm': '17' must be a power of two"},
+	{"matmul.csv", "A100,16,64,", "A100,17,64,",
+     "matmul.csv:4: column 'm': '17' must be a power of two"},
 	{"matmul.csv", "A100,16,128,", "A100,16,129,", "matmul.csv:5: column 'n'"},
-	{"matmul.csv", "A100,16,64,", "A101,16,64,", "matmul.csv:4: column 'curve': 'A101' is no curve"},
+	{"matmul.csv", "A100,16,64,", "A101,16,64,",
+     "matmul.csv:4: column 'curve': 'A101' is no curve"},
 	{"matmul.csv", "A100,32,64,", "H100,32,64,", "column 'm'"},
 	{"matmul.csv", "k64,k128", "k64,k129", "column 'k129'"},
 	{"matmul.csv", "k64,k128", "k65,k128", "column 'k65'"},
 	{"matmul.csv", "curve,m,n,", "curve,n,q,", "m"},
-	{"matmul_curves.csv", "A100,2.74e-06", "A102,2.74e-06", "'A100' is no curve of matmul_curves.csv"},
+	{"matmul_curves.csv", "A100,2.74e-06", "A102,2.74e-06",
+     "'A100' is no curve of matmul_curves.csv"},
 	{"matmul_curves.csv", "A100,2.74e-06", "H100,2.74e-06", "occurs twice"},
 	{"matmul_curves.csv", "A100,2.74e-06", ",2.74e-06", "column 'curve': '' must not be empty"},
 	{"matmul_curves.csv", ",0.869,", ",1.869,", "column 'ceiling_frac'"},
 	{"matmul_curves.csv", "memory_frac,", "memory_part,", "memory_frac"},
 	{"attention.csv", "Ampere,0.355", "Ampere,0", "attention.csv:7: column 'flash_frac'"},
 	{"attention.csv", "Ampere,0.355", "Amper,0.355", "'Ampere' is no row of attention.csv"},
-	{"collectives.csv", "A100,3e+11,all_reduce,2,", "A100,3e+11,all_reduced,2,", "column 'op': 'all_reduced'"},
+	{"collectives.csv", "A100,3e+11,all_reduce,2,", "A100,3e+11,all_reduced,2,",
+     "column 'op': 'all_reduced'"},
 	{"collectives.csv", "A100,3e+11,all_reduce,4,", "A100,3e+11,all_reduce,2,", "column 'n_gpus'"},
-	{"collectives.csv", "A100,3e+11,all_reduce,2,", "A100,3e+11,all_reduce,1.5,", "column 'n_gpus'"},
-	{"collectives.csv", "A100,3e+11,all_reduce,2,", "A100,3e+11,all_reduce,2,nan,", "collectives.csv:"},
-	{"collectives.csv", "A100,3e+11,all_reduce,2,", "A100,0,all_reduce,2,", "column 'link_bytes_per_s'"},
+	{"collectives.csv", "A100,3e+11,all_reduce,2,", "A100,3e+11,all_reduce,1.5,",
+     "column 'n_gpus'"},
+	{"collectives.csv", "A100,3e+11,all_reduce,2,", "A100,3e+11,all_reduce,2,nan,",
+     "collectives.csv:"},
+	{"collectives.csv", "A100,3e+11,all_reduce,2,", "A100,0,all_reduce,2,",
+     "column 'link_bytes_per_s'"},
 	{"collectives.csv", "b1024,b2048", "b1024,b4096", "column 'b4096'"},
-	{"collectives.csv", "A100,3e+11,all_reduce,2,", "Q,3e+11,all_reduce,2,", "lacks one of the four operations"},
+	{"collectives.csv", "A100,3e+11,all_reduce,2,", "Q,3e+11,all_reduce,2,",
+     "lacks one of the four operations"},
 	{"collectives.csv", "curve,link", "kurve,link", "curve"},
 	{"collective_links.csv", "nic,1,", "nik,1,", "column 'link': 'nik'"},
 	{"collective_links.csv", "nic,1,", "nic,2,", "column 'p2p'"},
@@ -118,13 +128,18 @@ static const struct damage damages[] = {
 	{"operators.csv", "norm_elements,2", "norm_element,2", "'norm_element' is no known key"},
 	{"operators.csv", "norm_elements,2", "rope_elements,2", "occurs twice"},
 	{"operators.csv", "norm_elements,2", "norm_elements,inf", "column 'value'"},
-	{"operators.csv", "norm_elements,2,one read and one write per hidden element and norm\n", "", "'norm_elements' is missing"},
+	{"operators.csv", "norm_elements,2,one read and one write per hidden element and norm\n", "",
+     "'norm_elements' is missing"},
 	{"operators.csv", "key,value", "key,number", "value"},
 	{"gpu_curves.csv", "NVIDIA-H200,H200", "NVIDIA-H200,H300", "column 'matmul_curve': 'H300'"},
-	{"gpu_curves.csv", "NVIDIA-H200,H200,,1,1,0.10,Hopper", "NVIDIA-H200,H200,,1,1,0.10,Hopfen", "column 'attention': 'Hopfen'"},
-	{"gpu_curves.csv", "NVIDIA-H200,H200,,1,1,0.10,Hopper,H200", "NVIDIA-H200,H200,,1,1,0.10,Hopper,H400", "column 'collective_curve': 'H400'"},
-	{"gpu_curves.csv", "NVIDIA-H200,H200,,1,1,", "NVIDIA-H200,H200,,1,yes,", "column 'measured': 'yes' must be 0 or 1"},
-	{"gpu_curves.csv", "NVIDIA-H200,H200,,1,1,", "NVIDIA-H200,H200,2,1,1,", "column 'ceiling_frac'"},
+	{"gpu_curves.csv", "NVIDIA-H200,H200,,1,1,0.10,Hopper", "NVIDIA-H200,H200,,1,1,0.10,Hopfen",
+     "column 'attention': 'Hopfen'"},
+	{"gpu_curves.csv", "NVIDIA-H200,H200,,1,1,0.10,Hopper,H200",
+     "NVIDIA-H200,H200,,1,1,0.10,Hopper,H400", "column 'collective_curve': 'H400'"},
+	{"gpu_curves.csv", "NVIDIA-H200,H200,,1,1,", "NVIDIA-H200,H200,,1,yes,",
+     "column 'measured': 'yes' must be 0 or 1"},
+	{"gpu_curves.csv", "NVIDIA-H200,H200,,1,1,", "NVIDIA-H200,H200,2,1,1,",
+     "column 'ceiling_frac'"},
 	{"gpu_curves.csv", "NVIDIA-H200,H200", "NVIDIA-B200,H200", "occurs twice"},
 	{"gpu_curves.csv", "\ndefault,", "\nfault,", "no row whose match is 'default'"},
 	{"gpu_curves.csv", "match,", "matches,", "match"},
@@ -152,9 +167,11 @@ static void a_damaged_table_is_refused_with_file_line_and_column(void **state)
 		memcpy(bad, text, before);
 		strcpy(bad + before, d->new);
 		strcat(bad, at + strlen(d->old));
-		rc = cost_tables_build(&tables, NULL, &(struct cost_table_text){d->file, bad, strlen(bad)}, 1, &err);
+		rc = cost_tables_build(&tables, NULL, &(struct cost_table_text){d->file, bad, strlen(bad)},
+		                       1, &err);
 		if (rc != ADP_EINVAL || !strstr(err.text, d->message))
-			fail_msg("%s '%s': code %d, text '%s', expected '%s'", d->file, d->new, rc, err.text, d->message);
+			fail_msg("%s '%s': code %d, text '%s', expected '%s'", d->file, d->new, rc, err.text,
+			         d->message);
 		assert_null(tables);
 		adp_free(bad);
 		adp_free(owned);
@@ -171,17 +188,22 @@ static void a_table_without_rows_is_refused(void **state)
 		char *owned = NULL;
 		size_t len = 0;
 
-		assert_int_equal(adp_data_open(&text, &len, &owned, cost_table_file(i), NULL, &err), ADP_OK);
+		assert_int_equal(adp_data_open(&text, &len, &owned, cost_table_file(i), NULL, &err),
+		                 ADP_OK);
 		for (end = text; *end == '#'; end = strchr(end, '\n') + 1)
 			;
 		end = strchr(end, '\n') + 1; /* comments and header only */
-		assert_int_equal(cost_tables_build(&tables, NULL, &(struct cost_table_text){cost_table_file(i), text, (size_t)(end - text)}, 1, &err),
+		assert_int_equal(cost_tables_build(&tables, NULL,
+		                                   &(struct cost_table_text){cost_table_file(i), text,
+		                                                             (size_t)(end - text)},
+		                                   1, &err),
 		                 ADP_EINVAL);
 		assert_non_null(strstr(err.text, ".csv"));
 	}
 }
 
-/* Whatever allocation fails, the answer is out of memory and nothing leaks (the sanitizer build sees it). */
+/* Whatever allocation fails, the answer is out of memory and nothing leaks (the sanitizer build
+ * sees it). */
 static void each_failed_allocation_is_reported(void **state)
 {
 	struct adp_tables *tables = NULL;

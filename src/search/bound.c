@@ -155,43 +155,45 @@ double unit_bound(const struct space *space, const struct unit *unit)
 	       space->engine->step_fixed_s;
 }
 
-/* Least memory of one layer of any kind on a middle stage, by what grows with the micro-batches in flight. */
+/*
+ * Least memory of one layer of any kind on a middle stage, by what grows with the micro-batches in flight and what
+ * ZeRO divides.
+ */
 static void one_layer(struct layer_room *room, const struct space *space, const struct unit *unit, uint32_t item,
-                      enum adp_recompute recompute, bool flash, double shard)
+                      enum adp_recompute recompute, bool flash)
 {
 	const struct shape_cost *sc = &space->shapes[unit->shape];
 	uint32_t one = 1;
 	struct adp_rank_items items = {1, &item, &one};
+	/* experts are sharded over tp times as many ranks at most */
 	struct adp_memory_opts opts = {.zero_stage = unit->zero_stage,
-	                               .shard_gpus = unit->zero_stage ? shard : 1.0,
-	                               .expert_shard_gpus = unit->zero_stage ? shard * sc->shape.tp : 1.0,
+	                               .shard_gpus = 1.0,
+	                               .expert_shard_gpus = sc->shape.tp,
 	                               .in_flight = 1.0,
 	                               .recompute = recompute,
 	                               .flash = flash};
 	struct adp_memory a, b;
-	double fixed, slope;
 
 	adp_memory(&a, space->engine, space->model, space->train, &sc->shape, &items, &opts);
 	opts.in_flight = 2.0;
 	adp_memory(&b, space->engine, space->model, space->train, &sc->shape, &items, &opts);
-	fixed = (double)a.weights + (double)a.gradients + (double)a.optimizer;
-	slope = (double)b.activations - (double)a.activations;
-	/* under ZeRO 2 and 3 some of these hold whole blocks at a time, which do not add up over layers */
-	if (unit->zero_stage >= 2)
-		fixed = (double)a.optimizer;
-	room->fixed_bytes = fmin(room->fixed_bytes, fixed);
-	room->flight_bytes = fmin(room->flight_bytes, slope);
+	/* under ZeRO 2 and 3 weights and gradients are whole for a block at a time, which does not add up over layers */
+	room->fixed_bytes = fmin(room->fixed_bytes, unit->zero_stage >= 2   ? 0.0
+	                                            : unit->zero_stage == 1 ? (double)a.weights + (double)a.gradients
+	                                                                    : (double)a.weights + (double)a.gradients +
+	                                                                          (double)a.optimizer);
+	room->sharded_bytes = fmin(room->sharded_bytes, unit->zero_stage ? (double)a.optimizer : 0.0);
+	room->flight_bytes = fmin(room->flight_bytes, (double)b.activations - (double)a.activations);
 }
 
 void layer_room_build(struct layer_room *out, const struct space *space, const struct unit *unit,
-                      const struct adp_gpu_type *gpu, uint32_t dp)
+                      const struct adp_gpu_type *gpu)
 {
 	const struct adp_engine *engine = space->engine;
-	double shard = (double)dp * space->shapes[unit->shape].shape.cp;
 	bool flash = gpu->compute_capability >= engine->min_cc_flash;
 
 	out->usable_bytes = space->memory_scale * (double)adp_usable_bytes(engine, gpu) - engine->context_bytes;
-	out->fixed_bytes = out->flight_bytes = INFINITY;
+	out->fixed_bytes = out->sharded_bytes = out->flight_bytes = INFINITY;
 	for (uint32_t k = 0; k < space->model->n_blocks; k++) {
 		uint32_t item = 0;
 
@@ -200,16 +202,16 @@ void layer_room_build(struct layer_room *out, const struct space *space, const s
 		if (item == space->model->n_items)
 			continue;
 		if (unit->recompute >= 0)
-			one_layer(out, space, unit, item, (enum adp_recompute)unit->recompute, flash, shard);
+			one_layer(out, space, unit, item, (enum adp_recompute)unit->recompute, flash);
 		for (uint32_t r = 0; unit->recompute < 0 && r < ADP_N_RECOMPUTE; r++)
 			if (engine->recompute_mask & (1u << r))
-				one_layer(out, space, unit, item, (enum adp_recompute)r, flash, shard);
+				one_layer(out, space, unit, item, (enum adp_recompute)r, flash);
 	}
 }
 
-double layer_room_layers(const struct layer_room *room, double in_flight)
+double layer_room_layers(const struct layer_room *room, double shard, double in_flight)
 {
-	double each = room->fixed_bytes + room->flight_bytes * in_flight;
+	double each = room->fixed_bytes + room->sharded_bytes / shard + room->flight_bytes * in_flight;
 
 	return room->usable_bytes <= 0.0 ? 0.0 : each > 0.0 ? floor(room->usable_bytes / each * (1.0 + 1e-9)) : INFINITY;
 }

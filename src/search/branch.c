@@ -21,13 +21,12 @@ struct branch {
 	uint32_t n_types, n[ADP_SEARCH_MAX_TYPES], n_all; /* slots of each type */
 	uint64_t n_batches;
 	double cap_slots;
+	struct layer_room room[ADP_SEARCH_MAX_TYPES];
 	uint32_t max_pipe;
 	struct adp_error *err;
 	/* of the data-parallel size at hand */
 	uint32_t dp, share[ADP_SEARCH_MAX_TYPES]; /* stages (or replicas) of each type */
 	double pace_s[ADP_SEARCH_MAX_TYPES];      /* one replica of one type, a micro-batch, at least */
-	struct layer_room room[ADP_SEARCH_MAX_TYPES];
-	uint32_t room_dp;                         /* the size room was made for */
 };
 
 static bool pin_allows(const struct adp_pin *pin, uint64_t value)
@@ -112,13 +111,8 @@ static bool layers_could_fit(struct branch *b, const struct composition *comp)
 {
 	uint32_t n_micro = (uint32_t)((b->n_batches + comp->dp - 1) / comp->dp), n_blocks = b->space->model->n_blocks;
 	double limit = (b->best->step_s - b->space->engine->step_fixed_s) / n_micro, layers = 0.0;
-	double by_time[ADP_SEARCH_MAX_TYPES];
+	double by_time[ADP_SEARCH_MAX_TYPES], shard = (double)comp->dp * b->sc->shape.cp;
 
-	if (b->room_dp != comp->dp) {
-		for (uint32_t t = 0; t < b->n_types; t++)
-			layer_room_build(&b->room[t], b->space, b->unit, &b->space->cluster->types[b->space->types[t]], comp->dp);
-		b->room_dp = comp->dp;
-	}
 	for (uint32_t t = 0; t < b->n_types; t++) {
 		double layer_s = INFINITY;
 
@@ -133,7 +127,7 @@ static bool layers_could_fit(struct branch *b, const struct composition *comp)
 		for (uint32_t g = 0; g < comp->n_groups; g++) {
 			uint32_t t = comp->group[g].stage_type[s];
 
-			most = fmin(most, fmin(layer_room_layers(&b->room[t], in_flight), floor(by_time[t])));
+			most = fmin(most, fmin(layer_room_layers(&b->room[t], shard, in_flight), floor(by_time[t])));
 		}
 		layers += most;
 		if (layers >= b->space->model->n_layers)
@@ -393,6 +387,7 @@ static int branch_init(struct branch *b, const struct space *space, const struct
 	for (uint32_t t = 0; t < b->n_types; t++) {
 		b->n[t] = b->sc->slots->type[t].n;
 		b->n_all += b->n[t];
+		layer_room_build(&b->room[t], space, unit, &space->cluster->types[space->types[t]]);
 	}
 	b->cap_slots = fmin(floor(space->max_slots_gpus / b->sc->slots->size), b->n_all);
 	b->max_pipe = ADP_SEARCH_MAX_PIPE;

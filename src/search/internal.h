@@ -176,11 +176,12 @@ double unit_bound(const struct space *space, const struct unit *unit);
 
 /* The most layers that memory could allow a stage: state and activations only, nothing else counted. */
 struct layer_room {
-	double usable_bytes, fixed_bytes, flight_bytes; /* a layer: always, and per micro-batch in flight */
+	double usable_bytes;
+	double fixed_bytes, sharded_bytes, flight_bytes; /* a layer: always; over ZeRO's ranks; per micro-batch in flight */
 };
 void layer_room_build(struct layer_room *out, const struct space *space, const struct unit *unit,
-                      const struct adp_gpu_type *gpu, uint32_t dp);
-double layer_room_layers(const struct layer_room *room, double in_flight);
+                      const struct adp_gpu_type *gpu);
+double layer_room_layers(const struct layer_room *room, double shard, double in_flight);
 uint64_t unit_batches(const struct space *space, const struct unit *unit); /* micro-batches of a step */
 
 /* ---- evaluate.c: the exact step of a composition with a split -------------------------------- */

@@ -226,10 +226,48 @@ static void each_failed_allocation_is_reported(void **state)
 	adp_tables_destroy(tables);
 }
 
+/* Every type of gpus.csv has a curve of its own or of its architecture, and reaches a believable
+ * share of its peak. */
+static void every_shipped_gpu_type_has_a_believable_rate(void **state)
+{
+	struct adp_tables *tables = NULL;
+	struct adp_hardware *hw = NULL;
+	struct adp_error err = {0};
+
+	(void)state;
+	assert_int_equal(adp_tables_load(&tables, NULL, &err), ADP_OK);
+	assert_int_equal(adp_hardware_load(&hw, NULL, NULL, &err), ADP_OK);
+	for (uint32_t i = 0; i < hw->n_types; i++) {
+		const struct adp_gpu_type *gpu = &hw->types[i];
+		double bf16 = gpu->peak_flops_per_s[ADP_PRECISION_BF16], band = 0;
+		enum adp_precision precision = bf16 > 0 ? ADP_PRECISION_BF16 : ADP_PRECISION_FP16;
+		double peak = gpu->peak_flops_per_s[precision];
+		double s = adp_matmul_s(tables, gpu, precision, 8192, 8192, 8192, &band);
+		double share = 2.0 * 8192 * 8192 * 8192 / s / peak;
+
+		if (!(share > 0.4 && share < 0.9))
+			fail_msg("%s reaches %.2f of its peak", gpu->name, share);
+		assert_true(band >= 0.1 && band <= 0.5);
+		assert_string_not_equal(cost_gpu_curves(tables, gpu)->match, "default");
+	}
+	for (uint32_t row = 0; row < tables->n_gpu; row++) {
+		const char *match = tables->gpu[row].match;
+		bool found = strncmp(match, "arch:", 5) == 0 || strcmp(match, "default") == 0;
+
+		for (uint32_t i = 0; i < hw->n_types; i++)
+			found = found || strcmp(match, hw->types[i].name) == 0;
+		if (!found)
+			fail_msg("gpu_curves.csv names %s, which gpus.csv does not have", match);
+	}
+	adp_hardware_destroy(hw);
+	adp_tables_destroy(tables);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_shipped_tables_load),
+		cmocka_unit_test(every_shipped_gpu_type_has_a_believable_rate),
 		cmocka_unit_test(a_name_goes_before_its_architecture_and_that_before_the_default),
 		cmocka_unit_test(a_folder_replaces_the_tables_it_has),
 		cmocka_unit_test(a_damaged_table_is_refused_with_file_line_and_column),

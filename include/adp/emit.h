@@ -11,13 +11,9 @@ struct adp_emit_file {
 	char *content; /* terminated text */
 	bool executable;
 };
-enum { ADP_EMIT_MAX_NOTES = 4 };
 struct adp_emit_set {
 	struct adp_emit_file *files;
 	uint32_t n_files;
-	const char
-		*notes[ADP_EMIT_MAX_NOTES]; /* what the user must add himself, one line each; static text */
-	uint32_t n_notes;
 };
 void adp_emit_fini(struct adp_emit_set *set);
 

@@ -122,8 +122,6 @@ static int run(const struct emit_cli *cli, struct adp_error *err)
 	if (rc == ADP_OK)
 		rc = adp_emit(&set, plan, cli->engine, &cli->opts, err);
 	if (rc == ADP_OK) {
-		for (uint32_t i = 0; i < set.n_notes; i++)
-			cmd_warn(command, "%s", set.notes[i]);
 		if (cli->folder)
 			rc = write_files(cli->folder, &set, err);
 		else

@@ -105,8 +105,6 @@ static int emit_megatron(struct adp_emit_set *set, const struct adp_plan *plan,
 	if (rc)
 		return rc;
 
-	if (args.note)
-		set->notes[set->n_notes++] = launch->note = args.note;
 	launch->args_file = args_file;
 	launch->forbid_max_connections = emit_megatron_fsdp(plan);
 	if (!launch->forbid_max_connections && (plan->tp > 1 || plan->cp > 1))

@@ -31,7 +31,6 @@ char *emit_show(char *out, size_t size, const char *text);
 bool emit_is_address(const char *text);
 
 struct emit_launch {
-	const char *note;      /* a comment line more, or NULL */
 	const char *args_file; /* arguments for the script, one a line; NULL = none */
 	const char *plan_file; /* exported as ADP_PLAN; NULL = none */
 	const char *master_addr;
@@ -59,12 +58,13 @@ struct emit_args {
 	struct adp_arena *arena;
 	struct emit_arg *arg;
 	uint32_t n, cap;
-	int failed;       /* 0 or ADP_ENOMEM; sticky */
-	const char *note; /* what the plan cannot tell and the user must add; static, or NULL */
+	int failed; /* 0 or ADP_ENOMEM; sticky */
 };
 void emit_arg_flag(struct emit_args *args, const char *flag);
 void emit_arg_text(struct emit_args *args, const char *flag, const char *value);
 void emit_arg_count(struct emit_args *args, const char *flag, uint64_t value);
+
+bool emit_is_number(const char *text); /* finite, not negative, no sign or blanks */
 
 /*
  * Are all arguments in data/megatron_flags.csv at this version of Megatron-Core, with a value of

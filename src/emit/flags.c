@@ -120,7 +120,7 @@ static bool is_integer(const char *choices, const char *value)
 	return take_integer(&value, &number) && *value == '\0' && in_range(choices, number);
 }
 
-static bool is_float(const char *value)
+bool emit_is_number(const char *value)
 {
 	char *end;
 	double number;
@@ -166,7 +166,7 @@ static bool value_fits(const char *type, const char *choices, const char *value)
 	if (strcmp(type, "int") == 0)
 		return is_integer(choices, value);
 	if (strcmp(type, "float") == 0)
-		return is_float(value);
+		return emit_is_number(value);
 	if (strcmp(type, "choice") == 0)
 		return has_word(choices, value);
 	if (strcmp(type, "pair") == 0)

@@ -196,8 +196,6 @@ void emit_launch_script(struct adp_strbuf *out, const struct adp_plan *plan,
 
 	adp_strbuf_add(out, script_head);
 	add_summary(out, plan, n_agents);
-	if (launch->note)
-		adp_strbuf_addf(out, "# Note: %s.\n", launch->note);
 	add_settings(out, launch);
 	add_environment(out, plan, launch);
 	add_nodes(out, plan, agents, sorted, n_agents, launch);

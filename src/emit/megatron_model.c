@@ -9,17 +9,12 @@
 
 /* Traits of struct adp_model that Megatron's GPT model can be told. All others are refused. */
 static const struct {
-	const char *trait;
-	const char *flag; /* NULL: told by another flag, or by the note */
-	const char *note;
+	const char *trait, *flag;
 } known_traits[] = {
-	{"rope-scaling", NULL,
-     "rotary scaling: the plan does not carry it; append --use-rope-scaling and "
-     "--rope-scaling-factor if the model needs it"},
-	{"shared-expert-gate", "--moe-shared-expert-gate", NULL},
-	{"window", NULL, NULL}, /* --window-size */
-	{"zero-centred-norm", "--apply-layernorm-1p", NULL},
+	{"shared-expert-gate", "--moe-shared-expert-gate"},
+	{"zero-centred-norm", "--apply-layernorm-1p"},
 };
+static const char llama3_rope[] = "llama3-rope-scaling-"; /* and the factor */
 
 static int refuse(const struct adp_plan *plan, const char *feature, struct adp_error *err)
 {
@@ -30,25 +25,23 @@ static int refuse(const struct adp_plan *plan, const char *feature, struct adp_e
 	                emit_show(name, sizeof name, plan->model.name), plan->engine_version, feature);
 }
 
-static int add_traits(struct emit_args *args, const struct adp_plan *plan, struct adp_error *err)
+static int add_trait(struct emit_args *args, const struct adp_plan *plan, const char *trait,
+                     struct adp_error *err)
 {
-	const struct adp_plan_model *m = &plan->model;
-	enum { N = sizeof known_traits / sizeof known_traits[0] };
+	char shown[128];
 
-	for (uint32_t i = 0; i < m->n_traits; i++) {
-		unsigned k = 0;
-		char shown[128];
-
-		while (k < N && strcmp(known_traits[k].trait, m->traits[i]) != 0)
-			k++;
-		if (k == N)
-			return refuse(plan, emit_show(shown, sizeof shown, m->traits[i]), err);
-		if (known_traits[k].flag)
+	for (size_t k = 0; k < sizeof known_traits / sizeof known_traits[0]; k++)
+		if (strcmp(known_traits[k].trait, trait) == 0) {
 			emit_arg_flag(args, known_traits[k].flag);
-		if (known_traits[k].note)
-			args->note = known_traits[k].note;
+			return ADP_OK;
+		}
+	if (strncmp(trait, llama3_rope, strlen(llama3_rope)) == 0 &&
+	    emit_is_number(trait + strlen(llama3_rope))) {
+		emit_arg_flag(args, "--use-rope-scaling");
+		emit_arg_text(args, "--rope-scaling-factor", trait + strlen(llama3_rope));
+		return ADP_OK;
 	}
-	return ADP_OK;
+	return refuse(plan, emit_show(shown, sizeof shown, trait), err);
 }
 
 static void add_attention(struct emit_args *args, const struct adp_plan *plan)
@@ -71,6 +64,9 @@ static void add_attention(struct emit_args *args, const struct adp_plan *plan)
 		 */
 		snprintf(window, sizeof window, "%u,0", m->window_tokens - 1);
 		emit_arg_text(args, "--window-size", window);
+		/* Transformer Engine's ring (p2p, Megatron's default) knows no windows. */
+		if (plan->cp > 1)
+			emit_arg_text(args, "--cp-comm-type", "all_gather");
 	}
 }
 
@@ -237,6 +233,8 @@ int emit_megatron_model(struct emit_args *args, const struct adp_plan *plan, str
 	bool rms = strcmp(m->norm, "rmsnorm") == 0;
 	int rc = check_sizes(plan, err);
 
+	for (uint32_t i = 0; rc == ADP_OK && i < m->n_traits; i++)
+		rc = add_trait(args, plan, m->traits[i], err);
 	if (rc)
 		return rc;
 	if (!rms && strcmp(m->norm, "layernorm") != 0) {
@@ -255,8 +253,6 @@ int emit_megatron_model(struct emit_args *args, const struct adp_plan *plan, str
 		rc = add_activation(args, plan, err);
 	if (rc == ADP_OK)
 		rc = add_biases(args, plan, err);
-	if (rc == ADP_OK)
-		rc = add_traits(args, plan, err);
 	if (!m->tied_embeddings)
 		emit_arg_flag(args, "--untie-embeddings-and-output-weights");
 	if (m->n_experts)

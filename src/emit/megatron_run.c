@@ -65,6 +65,11 @@ static int check_degrees(const struct adp_plan *plan, const struct adp_engine *e
 	if (rc == ADP_OK && plan->cp > 1)
 		rc = check_divides(plan->train.seq_tokens, "tokens of a sequence", 2 * (uint64_t)plan->cp,
 		                   "twice the context-parallel degree,", err);
+	if (rc == ADP_OK && plan->cp > 1 && !plan->flash)
+		rc = adp_fail(
+			err, ADP_EINVAL,
+			"parallelism: context parallelism needs a fused attention kernel, which these "
+			"GPUs lack; plan with --cp 1");
 	if (rc == ADP_OK && plan->sequence_parallel)
 		rc = check_divides(plan->train.seq_tokens, "tokens of a sequence",
 		                   (uint64_t)plan->tp * plan->cp, "tensor- times context-parallel degree",

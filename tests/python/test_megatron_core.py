@@ -30,7 +30,7 @@ FIELDS = {
 TRAINER = """--position-embedding-type --rotary-base --max-position-embeddings --untie-embeddings-and-output-weights
 --vocab-size --make-vocab-size-divisible-by --seq-length --micro-batch-size --global-batch-size --train-iters
 --overlap-grad-reduce --use-distributed-optimizer --overlap-param-gather --optimizer --sgd-momentum --ckpt-format
---dist-ckpt-optim-fully-reshardable --save-interval --group-query-attention""".split()
+--dist-ckpt-optim-fully-reshardable --save-interval --group-query-attention --use-rope-scaling --rope-scaling-factor""".split()
 
 
 def parallel_config(found):

@@ -347,6 +347,36 @@ static void activations_and_biases_become_flags(void **state)
 	EXPECT(plan, {"--position-embedding-type", "none"});
 }
 
+/* 4 replicas of 2 x 8 GPUs in place of 8 of 8. */
+static struct adp_plan *context_plan(void)
+{
+	struct adp_plan *plan = emit_uneven();
+
+	plan->dp = 4;
+	plan->cp = 2;
+	plan->pipes[0].n_replicas = 4;
+	plan->pipes[0].n_micro = 256;
+	return plan;
+}
+
+static void windows_under_context_parallelism_gather_keys_and_values(void **state)
+{
+	struct adp_plan *plan = context_plan();
+
+	(void)state;
+	EXPECT(context_plan(), {"--context-parallel-size", "2"}, {"--cp-comm-type", NULL});
+	plan->model.window_tokens = 4096; /* the ring refuses windows */
+	EXPECT(plan, {"--window-size", "4095,0"}, {"--cp-comm-type", "all_gather"});
+	plan = context_plan();
+	plan->flash = false;
+	emit_refused(plan, ADP_EINVAL, "context parallelism needs a fused attention kernel");
+	plan = context_plan();
+	plan->train.seq_tokens = 8194; /* not a multiple of 2 x 2 */
+	emit_refused(
+		plan, ADP_EINVAL,
+		"8194 tokens of a sequence cannot be divided by twice the context-parallel degree, 4");
+}
+
 static void slow_attention_is_told_where_no_flash_kernel_runs(void **state)
 {
 	struct adp_plan *plan = emit_uneven();
@@ -418,21 +448,23 @@ static void sizes_of_nothing_are_refused(void **state)
 	REFUSED(emit_uniform(), m->top_k = 5, "model.expertsPerToken: 5 of 4 experts");
 }
 
-static void a_scaled_rotary_model_is_emitted_with_a_note(void **state)
+static void rotary_scaling_is_told_where_megatron_has_it(void **state)
 {
-	static const char *const traits[] = {"rope-scaling"};
+	static const char *const llama[] = {"llama3-rope-scaling-32"}, *const other[] = {
+																	   "rope-scaling"};
+	static const char *const broken[] = {"llama3-rope-scaling-x"};
 	struct adp_plan *plan = emit_uneven();
-	struct adp_emit_set set;
 
 	(void)state;
-	plan->model.traits = traits;
+	plan->model.traits = llama;
 	plan->model.n_traits = 1;
-	emit_ok(&set, plan);
-	assert_int_equal(set.n_notes, 1);
-	assert_non_null(strstr(set.notes[0], "--use-rope-scaling"));
-	assert_non_null(strstr(emit_content(&set, "launch.sh"), "# Note: rotary scaling"));
-	adp_emit_fini(&set);
-	adp_plan_destroy(plan);
+	EXPECT(plan, {"--use-rope-scaling", ""}, {"--rope-scaling-factor", "32"});
+	EXPECT(emit_uneven(), {"--use-rope-scaling", NULL});
+	REFUSED(emit_uneven(), (m->traits = other, m->n_traits = 1), "no flag for rope-scaling");
+	plan = emit_uneven();
+	plan->model.traits = broken;
+	plan->model.n_traits = 1;
+	emit_refused(plan, ADP_EINVAL, "llama3-rope-scaling-x");
 }
 
 static void levers_that_megatron_lacks_are_refused(void **state)
@@ -562,11 +594,12 @@ int main(void)
 		cmocka_unit_test(recomputation_becomes_flags),
 		cmocka_unit_test(optimizers_become_flags),
 		cmocka_unit_test(activations_and_biases_become_flags),
+		cmocka_unit_test(windows_under_context_parallelism_gather_keys_and_values),
 		cmocka_unit_test(slow_attention_is_told_where_no_flash_kernel_runs),
 		cmocka_unit_test(model_features_without_a_flag_are_refused_by_name),
 		cmocka_unit_test(model_shapes_without_a_flag_are_refused),
 		cmocka_unit_test(sizes_of_nothing_are_refused),
-		cmocka_unit_test(a_scaled_rotary_model_is_emitted_with_a_note),
+		cmocka_unit_test(rotary_scaling_is_told_where_megatron_has_it),
 		cmocka_unit_test(levers_that_megatron_lacks_are_refused),
 		cmocka_unit_test(degrees_that_do_not_divide_are_refused),
 		cmocka_unit_test(few_kv_heads_are_repeated_only_by_releases_that_can),

@@ -126,10 +126,11 @@ struct candidate {
 /* ---- slots.c ------------------------------------------------------------------------ */
 int slots_build(struct slots *out, const struct space *space, uint32_t size, struct adp_error *err);
 
-/* The knobs only explain.c turns. */
+/* The knobs only explain.c and advice.c turn. */
 struct search_knobs {
 	double memory_scale;      /* 1; larger asks what a plan without memory limits would be */
 	const bool *require_type; /* by cluster type: must be used; or NULL */
+	bool any_plan;            /* the first plan that fits will do: "does anything fit?" */
 };
 
 /* ---- space.c -------------------------------------------------------------------------- */

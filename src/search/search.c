@@ -83,7 +83,13 @@ struct progress {
 	struct job jobs[BATCH_MAX];
 	struct worker workers[THREADS_MAX];
 	uint32_t n_threads;
+	bool any_plan; /* of the knobs */
 };
+
+static bool settled(const struct progress *p)
+{
+	return p->any_plan && isfinite(p->best.step_s);
+}
 
 /* Appends what is still open after the batch; what the best plan now rules out is dropped. */
 static int gather_open(struct progress *p, struct open_list *from, struct adp_error *err)
@@ -160,7 +166,7 @@ static int scout(struct progress *p, const struct space *space, struct adp_error
 	for (uint32_t i = 0; i < space->n_units; i++)
 		if (space->units[i].zero_stage > most_zero && space->units[i].zero_stage < 2)
 			most_zero = space->units[i].zero_stage;
-	for (uint32_t i = 0; rc == ADP_OK && i < space->n_units; i++) {
+	for (uint32_t i = 0; rc == ADP_OK && i < space->n_units && !settled(p); i++) {
 		const struct unit *u = &space->units[i];
 
 		if (u->vpp == 1 && u->zero_stage == most_zero && u->recompute != ADP_RECOMPUTE_SELECTIVE &&
@@ -175,7 +181,7 @@ static int search_units(struct progress *p, const struct space *space, struct ad
 	uint32_t size = 1;
 	int rc = scout(p, space, err);
 
-	for (uint32_t at = 0; rc == ADP_OK && at < space->n_units;) {
+	for (uint32_t at = 0; rc == ADP_OK && at < space->n_units && !settled(p);) {
 		struct batch batch = {.space = space, .units = space->units + at};
 
 		if (space->units[at].bound_s >= p->best.step_s) {
@@ -189,7 +195,7 @@ static int search_units(struct progress *p, const struct space *space, struct ad
 	}
 	if (p->open.n)
 		qsort(p->open.items, p->open.n, sizeof *p->open.items, open_compare);
-	for (uint32_t at = 0; rc == ADP_OK && at < p->open.n;) {
+	for (uint32_t at = 0; rc == ADP_OK && at < p->open.n && !settled(p);) {
 		struct batch batch = {.space = space, .open = p->open.items + at};
 
 		if (p->open.items[at].bound_s >= p->best.step_s) {
@@ -219,6 +225,7 @@ int search_with(struct adp_plan **out, const struct adp_model *model, const stru
 	if (!p)
 		return adp_nomem(err);
 	p->n_threads = opts->n_threads < 1 ? 1 : opts->n_threads > THREADS_MAX ? THREADS_MAX : opts->n_threads;
+	p->any_plan = knobs->any_plan;
 	p->best.step_s = p->counts.open_bound_s = INFINITY;
 	rc = space_build(&space, model, cluster, engine, tables, train, opts, &arena, knobs, err);
 	for (uint32_t i = 0; rc == ADP_OK && i < p->n_threads; i++)

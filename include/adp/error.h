@@ -23,7 +23,8 @@ struct adp_error {
 
 #define ADP_PRINTF(f, a) __attribute__((format(printf, f, a)))
 
-/* Sets code and text (err may be NULL). Returns code, so: return adp_fail(err, ADP_EINVAL, "..."). */
+/* Sets code and text (err may be NULL). Returns code, so: return adp_fail(err, ADP_EINVAL, "...").
+ */
 int adp_fail(struct adp_error *err, int code, const char *format, ...) ADP_PRINTF(3, 4);
 
 /* Puts "context: " before the text that is there. Returns code, for the same use. */
@@ -33,8 +34,8 @@ int adp_wrap(struct adp_error *err, int code, const char *format, ...) ADP_PRINT
 int adp_nomem(struct adp_error *err);
 
 /*
- * The same calls, with the result in sight: a compiler or analyzer that doesn't see the functions' bodies
- * must know that a failure isn't ADP_OK. code is evaluated twice.
+ * The same calls, with the result in sight: a compiler or analyzer that doesn't see the functions'
+ * bodies must know that a failure isn't ADP_OK. code is evaluated twice.
  */
 static inline int adp_error_code(int code)
 {

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-int (adp_fail)(struct adp_error *err, int code, const char *format, ...)
+int(adp_fail)(struct adp_error *err, int code, const char *format, ...)
 {
 	va_list args;
 
@@ -18,7 +18,7 @@ int (adp_fail)(struct adp_error *err, int code, const char *format, ...)
 	return code;
 }
 
-int (adp_wrap)(struct adp_error *err, int code, const char *format, ...)
+int(adp_wrap)(struct adp_error *err, int code, const char *format, ...)
 {
 	char old[sizeof err->text];
 	va_list args;
@@ -39,7 +39,7 @@ int (adp_wrap)(struct adp_error *err, int code, const char *format, ...)
 	return code;
 }
 
-int (adp_nomem)(struct adp_error *err)
+int(adp_nomem)(struct adp_error *err)
 {
 	return adp_fail(err, ADP_ENOMEM,
 	                "out of memory; give the process more memory or a smaller input");

@@ -244,12 +244,12 @@ static void documents_are_written_in_block_style(void **state)
 	(void)state;
 	check_written(
 		"{\"b\": {\"x\": 1}, \"a\": [{\"k\": \"v\", \"l\": [1, 2.5]}, [[\"s\"]], {}, []], \"n\": "
-	    "null}",
+		"null}",
 		"b:\n  x: 1\na:\n  - k: v\n    l: [1, 2.5]\n  - - - s\n  - {}\n  - []\n\"n\": null\n",
 		"{\n  \"b\": {\n    \"x\": 1\n  },\n  \"a\": [\n    {\n      \"k\": \"v\",\n      \"l\": "
-	    "[1, 2.5]\n    },\n"
+		"[1, 2.5]\n    },\n"
 		"    [\n      [\n        \"s\"\n      ]\n    ],\n    {},\n    []\n  ],\n  \"n\": "
-	    "null\n}\n");
+		"null\n}\n");
 	check_written("true", "true\n", "true\n");
 }
 
@@ -287,7 +287,7 @@ static void characters_that_do_not_print_are_escaped(void **state)
 	(void)state;
 	check_written(
 		"\"\\\"\\\\\\n\\t\\u0001\x7f\xc2\x85\xe2\x80\xa8\xef\xbf\xbf\xf0\x9f\xbf\xbe\xf0\x9f\x98"
-	    "\x80\"",
+		"\x80\"",
 		"\"\\\"\\\\\\n\\t\\u0001\\u007f\\u0085\\u2028\\uffff\\U0001fffe\xf0\x9f\x98\x80\"\n",
 		"\"\\\"\\\\\\n\\t\\u0001\\u007f\\u0085\\u2028\\uffff\\ud83f\\udffe\xf0\x9f\x98\x80\"\n");
 }

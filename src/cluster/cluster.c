@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/digest.h"
-#include "cluster/build.h"
+#include "cluster/cluster_build.h"
 
 const char *adp_link_name(enum adp_link_kind kind)
 {

@@ -239,7 +239,7 @@ static int add_group_node(struct adp_yaml *yaml, const struct adp_yaml_spec *gro
 	uint32_t change;
 	int rc;
 
-	if (!adp_name_map_get(&change, &changes->index_of, name))
+	if (!changes->used || !adp_name_map_get(&change, &changes->index_of, name))
 		return adp_yaml_add_node(yaml, group, name, index, group_name, err);
 	spec = *group;
 	changes->used[change] = true;
@@ -394,7 +394,7 @@ static int read_head(struct adp_build *b, const json_t *document, struct adp_err
 	static const char *const metadata_keys[] = {"name", NULL};
 	const char *version, *name = NULL;
 	json_t *metadata;
-	bool found;
+	bool found = false;
 	int rc;
 
 	rc = adp_doc_string(&version, NULL, document, "apiVersion", "", err);

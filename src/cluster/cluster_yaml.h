@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "cluster/build.h"
+#include "cluster/cluster_build.h"
 
 #define ADP_CLUSTER_API_VERSION "adp.parallelism/v1alpha1"
 

@@ -6,7 +6,7 @@
 
 #include "adp/cluster.h"
 #include "base/alloc.h"
-#include "cluster/build.h"
+#include "cluster/cluster_build.h"
 #include "cluster/name.h"
 
 enum { MAX_TEXT = 64 << 10, MAX_ENTRIES = 1024 };

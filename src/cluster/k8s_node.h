@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "cluster/build.h"
+#include "cluster/cluster_build.h"
 
 /* Memory of one GPU type as the labels of its nodes state it: the least counts. */
 struct adp_k8s_memory {

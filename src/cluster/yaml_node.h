@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "cluster/build.h"
+#include "cluster/cluster_build.h"
 
 /* Reading of one cluster file. */
 struct adp_yaml {

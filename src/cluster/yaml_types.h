@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "cluster/build.h"
+#include "cluster/cluster_build.h"
 
 /*
  * Reads gpuTypes of a cluster file. *out: hw itself when there are none; else a copy in the arena

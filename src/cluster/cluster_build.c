@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cluster/build.h"
+#include "cluster/cluster_build.h"
 
 #include <math.h>
 #include <stdarg.h>

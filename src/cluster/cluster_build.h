@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef ADP_CLUSTER_BUILD_H
-#define ADP_CLUSTER_BUILD_H
+#ifndef ADP_CLUSTER_CLUSTER_BUILD_H
+#define ADP_CLUSTER_CLUSTER_BUILD_H
 
 #include "adp/cluster.h"
 #include "cluster/name_map.h"

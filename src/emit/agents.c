@@ -64,8 +64,7 @@ static int check_tensor_groups(const struct adp_plan *plan, const struct emit_ag
 		uint32_t torn = a->first_rank % tp ? a->first_rank / tp : end % tp ? end / tp : UINT32_MAX;
 		char node[128];
 
-		if (torn == UINT32_MAX ||
-		    (a->n_procs < tp && tp % a->n_procs == 0 && a->first_rank % a->n_procs == 0))
+		if (torn == UINT32_MAX || (tp % a->n_procs == 0 && a->first_rank % a->n_procs == 0))
 			continue;
 		return adp_fail(err, ADP_EINVAL,
 		                "tensor-parallel group of ranks %u to %u is torn: only a part of it lies "

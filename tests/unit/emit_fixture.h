@@ -39,6 +39,18 @@ static inline struct adp_plan *emit_uniform(void)
 	return plan;
 }
 
+/* The uneven plan with 4 replicas of context 2 x tensor 8 in place of 8 of tensor 8. */
+static inline struct adp_plan *emit_context(void)
+{
+	struct adp_plan *plan = emit_uneven();
+
+	plan->dp = 4;
+	plan->cp = 2;
+	plan->pipes[0].n_replicas = 4;
+	plan->pipes[0].n_micro = 256;
+	return plan;
+}
+
 static inline const char *emit_content(const struct adp_emit_set *set, const char *name)
 {
 	for (uint32_t i = 0; i < set->n_files; i++)

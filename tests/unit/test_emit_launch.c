@@ -274,6 +274,21 @@ static void the_rank_map_tells_each_ranks_place(void **state)
 	adp_plan_destroy(plan);
 }
 
+static void the_rank_map_counts_context_before_data(void **state)
+{
+	struct adp_plan *plan = emit_context();
+	struct adp_emit_set set;
+
+	(void)state;
+	emit_ok(&set, plan);
+	/* rank 77 = stage 1 (64) + replica 0 (0 x 16) + context 1 (8) + tensor 5; rank 93 is replica 1
+	 */
+	assert_non_null(strstr(emit_content(&set, "ranks.csv"), "\n77,h100-9,5,1,0,5,1,5,"));
+	assert_non_null(strstr(emit_content(&set, "ranks.csv"), "\n93,h100-11,5,1,1,5,1,5,"));
+	adp_emit_fini(&set);
+	adp_plan_destroy(plan);
+}
+
 static void each_node_starts_its_own_agents(void **state)
 {
 	struct adp_plan *plan = emit_uniform();
@@ -372,6 +387,7 @@ int main(void)
 		cmocka_unit_test(only_host_names_and_addresses_are_addresses),
 		cmocka_unit_test(names_in_errors_are_made_printable_and_cut),
 		cmocka_unit_test(the_rank_map_tells_each_ranks_place),
+		cmocka_unit_test(the_rank_map_counts_context_before_data),
 		cmocka_unit_test(each_node_starts_its_own_agents),
 		cmocka_unit_test(blackwell_needs_no_single_connection),
 		cmocka_unit_test(the_torch_plan_travels_with_the_script),

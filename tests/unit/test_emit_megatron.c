@@ -210,6 +210,9 @@ static void a_smaller_shard_group_becomes_several_optimizer_instances(void **sta
 	(void)state;
 	plan->shard_gpus = 2; /* 8 replicas / 2 */
 	EXPECT(plan, {"--num-distributed-optimizer-instances", "4"});
+	plan = emit_uneven();
+	plan->shard_gpus = 4;
+	EXPECT(plan, {"--num-distributed-optimizer-instances", "2"});
 }
 
 /* ZeRO 2 and 3 need one stage: 32 replicas of 8 GPUs, 16 on each type; 1024 = 32 x 32 micro-batches
@@ -347,30 +350,18 @@ static void activations_and_biases_become_flags(void **state)
 	EXPECT(plan, {"--position-embedding-type", "none"});
 }
 
-/* 4 replicas of 2 x 8 GPUs in place of 8 of 8. */
-static struct adp_plan *context_plan(void)
-{
-	struct adp_plan *plan = emit_uneven();
-
-	plan->dp = 4;
-	plan->cp = 2;
-	plan->pipes[0].n_replicas = 4;
-	plan->pipes[0].n_micro = 256;
-	return plan;
-}
-
 static void windows_under_context_parallelism_gather_keys_and_values(void **state)
 {
-	struct adp_plan *plan = context_plan();
+	struct adp_plan *plan = emit_context();
 
 	(void)state;
-	EXPECT(context_plan(), {"--context-parallel-size", "2"}, {"--cp-comm-type", NULL});
+	EXPECT(emit_context(), {"--context-parallel-size", "2"}, {"--cp-comm-type", NULL});
 	plan->model.window_tokens = 4096; /* the ring refuses windows */
 	EXPECT(plan, {"--window-size", "4095,0"}, {"--cp-comm-type", "all_gather"});
-	plan = context_plan();
+	plan = emit_context();
 	plan->flash = false;
 	emit_refused(plan, ADP_EINVAL, "context parallelism needs a fused attention kernel");
-	plan = context_plan();
+	plan = emit_context();
 	plan->train.seq_tokens = 8194; /* not a multiple of 2 x 2 */
 	emit_refused(
 		plan, ADP_EINVAL,

@@ -144,16 +144,15 @@ void adp_build_usual_links(struct adp_node *node, const struct adp_gpu_type *typ
 	node->n_nics = rails < 1 ? 1 : (uint32_t)rails;
 }
 
-static int count_gpus(struct adp_build *b, const char *name, uint32_t before, uint32_t n_gpus,
-                      struct adp_error *err)
+static int count_gpus(struct adp_build *b, const char *name, uint32_t n_gpus, struct adp_error *err)
 {
 	if (!n_gpus || n_gpus > ADP_MAX_NODE_GPUS)
 		return adp_fail(err, ADP_EINVAL, "node %s: %u GPUs; a node has 1 to %d", name, n_gpus,
 		                ADP_MAX_NODE_GPUS);
-	if (b->n_gpus - before + n_gpus > ADP_MAX_GPUS)
+	if (b->n_gpus + n_gpus > ADP_MAX_GPUS)
 		return adp_fail(err, ADP_ELIMIT, "more than %d GPUs; plan for a part of the cluster",
 		                ADP_MAX_GPUS);
-	b->n_gpus += n_gpus - before;
+	b->n_gpus += n_gpus;
 	return ADP_OK;
 }
 
@@ -181,7 +180,7 @@ int adp_build_node(struct adp_node **out, struct adp_build *b, const char *name,
 	if (b->n_nodes >= ADP_MAX_NODES)
 		return adp_fail(err, ADP_ELIMIT, "more than %d nodes; plan for a part of the cluster",
 		                ADP_MAX_NODES);
-	rc = count_gpus(b, shown, 0, n_gpus, err);
+	rc = count_gpus(b, shown, n_gpus, err);
 	if (!rc)
 		rc = reserve(&b->nodes, &b->cap_nodes, b->n_nodes, sizeof *b->nodes, err);
 	if (rc)
@@ -193,16 +192,6 @@ int adp_build_node(struct adp_node **out, struct adp_build *b, const char *name,
 	b->nodes[b->n_nodes] = node;
 	*out = &b->nodes[b->n_nodes++];
 	return ADP_OK;
-}
-
-int adp_build_resize(struct adp_build *b, struct adp_node *node, uint32_t n_gpus,
-                     struct adp_error *err)
-{
-	int rc = count_gpus(b, node->name, node->n_gpus, n_gpus, err);
-
-	if (!rc)
-		node->n_gpus = n_gpus;
-	return rc;
 }
 
 bool adp_build_has_node(const struct adp_build *b, const char *name, uint32_t *index)

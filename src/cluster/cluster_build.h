@@ -59,10 +59,6 @@ int adp_build_node(struct adp_node **out, struct adp_build *b, const char *name,
 bool adp_build_has_node(const struct adp_build *b, const char *name, uint32_t *index);
 void adp_build_usual_links(struct adp_node *node, const struct adp_gpu_type *type,
                            const struct adp_hardware *hw, uint32_t n_gpus);
-/* Changes the count of a node that exists; its links are the caller's business. */
-int adp_build_resize(struct adp_build *b, struct adp_node *node, uint32_t n_gpus,
-                     struct adp_error *err);
-
 /*
  * Notes an assumption, once however many nodes share it. node NULL: about the whole cluster.
  * Returns 0 or ADP_ENOMEM.

@@ -10,14 +10,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	static struct adp_hardware *shipped;
 	struct adp_hardware *hw;
 	struct adp_error err = {0};
 
+	if (!shipped && adp_hardware_load(&shipped, NULL, NULL, &err))
+		abort();
 	if (adp_hardware_load_text(&hw, NULL, (const char *)data, size, "fuzz", &err)) {
 		if (hw || !err.code || !err.text[0])
 			abort();
 		return 0;
 	}
+	if (hw->n_types < shipped->n_types || strcmp(hw->version, shipped->version) == 0)
+		abort();
 	for (uint32_t i = 0; i < hw->n_types; i++) {
 		const struct adp_gpu_type *type = &hw->types[i];
 

@@ -2,6 +2,8 @@
 /* Clusters from the text of --gpus. */
 #include "cluster_fixture.h"
 
+#include "support/fault_sweep.h"
+
 static void usual_nodes_of_each_type_are_made(void **state)
 {
 	struct adp_cluster *c = must_list("H100:128,A100-80:128");
@@ -231,23 +233,20 @@ static void limits_are_stated(void **state)
 	adp_cluster_destroy(c);
 }
 
+static int build_all_kinds(void *context)
+{
+	struct adp_cluster *c;
+	int rc = adp_cluster_from_gpus(&c, "H100:20,GB200:100,L40S:8,T4x2:2", hw, NULL);
+
+	(void)context;
+	adp_cluster_destroy(c);
+	return rc;
+}
+
 static void every_failed_allocation_is_reported_and_leaks_nothing(void **state)
 {
-	bool failed = true;
-
 	(void)state;
-	for (uint64_t n = 0; failed; n++) {
-		struct adp_cluster *c;
-		struct adp_error err = {0};
-		int rc;
-
-		adp_alloc_fail_after(n);
-		rc = adp_cluster_from_gpus(&c, "H100:20,GB200:100,L40S:8,T4x2:2", hw, &err);
-		failed = adp_alloc_failed();
-		adp_alloc_fail_after(UINT64_MAX);
-		assert_int_equal(rc, failed ? ADP_ENOMEM : ADP_OK);
-		adp_cluster_destroy(c);
-	}
+	fault_sweep(build_all_kinds, NULL);
 }
 
 int main(void)

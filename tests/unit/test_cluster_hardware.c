@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "adp/hardware.h"
-#include "base/alloc.h"
+#include "support/fault_sweep.h"
 
 static struct adp_hardware *hw;
 
@@ -283,27 +283,25 @@ static void precisions_have_names_and_spellings(void **state)
 	assert_non_null(strstr(err.text, "use fp32"));
 }
 
-static void every_failed_allocation_is_reported_and_leaks_nothing(void **state)
+static int load_with_overrides(void *context)
 {
 	static const char csv[] =
 		"name,alias,memory_gib,memory_bw_gbs,fp16_tflops,pcie_gen,node_gpus,nic_gbs\n"
 		"X,X9,512,20000,9000,6,16,200\n";
-	bool failed = true;
+	struct adp_hardware *mine;
+	int rc = adp_hardware_load_text(&mine, context, csv, sizeof csv - 1, "mine.csv", NULL);
+
+	adp_hardware_destroy(mine);
+	return rc;
+}
+
+static void every_failed_allocation_is_reported_and_leaks_nothing(void **state)
+{
+	char folder[] = ADP_SOURCE_DIR "/data";
 
 	(void)state;
-	for (uint64_t n = 0; failed; n++) {
-		struct adp_hardware *mine;
-		struct adp_error err = {0};
-		int rc;
-
-		adp_alloc_fail_after(n);
-		rc = adp_hardware_load_text(&mine, ADP_SOURCE_DIR "/data", csv, sizeof csv - 1, "mine.csv",
-		                            &err);
-		failed = adp_alloc_failed();
-		adp_alloc_fail_after(UINT64_MAX);
-		assert_int_equal(rc, failed ? ADP_ENOMEM : ADP_OK);
-		adp_hardware_destroy(mine);
-	}
+	fault_sweep(load_with_overrides, folder);
+	fault_sweep(load_with_overrides, NULL);
 }
 
 int main(void)

@@ -538,7 +538,7 @@ static void other_objects_of_a_list_are_ignored(void **state)
 	struct adp_cluster *c = must_read(
 		"{\"kind\":\"List\",\"items\":[{\"kind\":\"Pod\",\"metadata\":{\"name\":\"p\"}},"
 		"{\"kind\":\"Node\",\"metadata\":{\"name\":\"a\",\"labels\":{\"nvidia.com/"
-	    "gpu.product\":\"NVIDIA-H200\"}},"
+		"gpu.product\":\"NVIDIA-H200\"}},"
 		"\"status\":{\"allocatable\":{\"nvidia.com/gpu\":\"8\"}}}]}");
 
 	(void)state;
@@ -556,6 +556,30 @@ static void nodes_in_several_zones_are_reported(void **state)
 	(void)state;
 	assert_warns(c, "more than one zone");
 	adp_cluster_destroy(c);
+}
+
+static void long_lists_of_warnings_are_cut(void **state)
+{
+	enum { N = 100 };
+	char *text = malloc(N * 512), shown[64];
+	struct adp_cluster *c;
+
+	(void)state;
+	snprintf(text, 512, "%s", H100_NODE("good", ""));
+	for (int i = 0; i < N; i++)
+		snprintf(
+			text + strlen(text), 512,
+			"---\nkind: Node\nmetadata: {name: n%d, labels: {nvidia.com/gpu.product: Unknown-%d}}\n"
+			"status: {allocatable: {nvidia.com/gpu: 1}, conditions: [{type: Ready, status: "
+			"\"True\"}]}\n",
+			i, i);
+	c = must_read(text);
+	assert_int_equal(c->n_nodes, 1);
+	assert_int_equal(c->n_warnings, 65); /* 64 and the line that counts the rest */
+	snprintf(shown, sizeof shown, "%d more warnings are left out", N + 2 - 64);
+	assert_string_equal(c->warnings[64], shown); /* 100 products, network, free GPUs */
+	adp_cluster_destroy(c);
+	free(text);
 }
 
 /* ---- order and size ------------------------------------------------------------------- */
@@ -800,6 +824,7 @@ int main(void)
 		cmocka_unit_test(bad_node_lists_are_refused_with_the_place),
 		cmocka_unit_test(other_objects_of_a_list_are_ignored),
 		cmocka_unit_test(nodes_in_several_zones_are_reported),
+		cmocka_unit_test(long_lists_of_warnings_are_cut),
 		cmocka_unit_test(shuffled_nodes_labels_and_keys_give_the_same_cluster),
 		cmocka_unit_test(a_further_node_removes_none),
 		cmocka_unit_test(ten_thousand_nodes_are_read),

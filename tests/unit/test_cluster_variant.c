@@ -10,7 +10,7 @@ static const char mixed[] = HEAD
 	"racks: [{name: r1, uplink: {bandwidth: 100GB/s, load: 0.5}}, {name: r2}]\n"
 	"nodeGroups:\n"
 	"- {name: new, gpu: H100, count: 3, rack: r1, links: {nvlink: {load: 0.1}, nics: {load: 0.2}}, "
-    "health: 0.9}\n"
+	"health: 0.9}\n"
 	"- {name: old, gpu: V100-32, count: 2, rack: r2}\n";
 
 static bool keep_type(const struct adp_cluster *c, const struct adp_node *node, void *ctx)

@@ -211,11 +211,11 @@ static void order_of_lists_and_keys_does_not_matter(void **state)
 		"nodeGroups: [{rack: r2, gpu: t4, name: b}, {count: 3, rack: r1, gpu: h100, name: a}]\n"
 		"racks: [{name: r2}, {uplink: {bandwidth: 8Gb/s}, name: r1}]\n",
 		"{\"kind\": \"Cluster\", \"nodes\": [{\"name\": \"a-1\", \"health\": "
-	    "[0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5]}, {\"name\": \"z\", \"gpu\": \"L4\"}],"
+		"[0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5]}, {\"name\": \"z\", \"gpu\": \"L4\"}],"
 		"\"racks\": [{\"name\": \"r1\", \"uplink\": {\"bandwidth\": \"1GB/s\"}}, {\"name\": "
-	    "\"r2\"}],"
+		"\"r2\"}],"
 		"\"apiVersion\": \"adp.parallelism/v1alpha1\", \"nodeGroups\": [{\"name\": \"b\", \"gpu\": "
-	    "\"Tesla-T4\", \"rack\": \"r2\"},"
+		"\"Tesla-T4\", \"rack\": \"r2\"},"
 		"{\"name\": \"a\", \"gpu\": \"H100\", \"count\": 3, \"rack\": \"r1\"}]}",
 	};
 	struct adp_cluster *first = must_read(texts[0]);
@@ -245,11 +245,11 @@ static void the_digest_sees_every_property(void **state)
 		HEAD "nodeGroups: [{name: a, gpu: H100, links: {nics: {count: 4}}}]\n",
 		HEAD "nodeGroups: [{name: a, gpu: H100, rack: r}]\n",
 		HEAD "racks: [{name: r, uplink: {bandwidth: 1GB/s}}]\nnodeGroups: [{name: a, gpu: H100, "
-	         "rack: r}]\n",
+			 "rack: r}]\n",
 		HEAD "powerDomains: [{name: p, limit: 1kW}]\nnodeGroups: [{name: a, gpu: H100, "
-	         "powerDomain: p}]\n",
+			 "powerDomain: p}]\n",
 		HEAD "powerDomains: [{name: p, limit: 2kW}]\nnodeGroups: [{name: a, gpu: H100, "
-	         "powerDomain: p}]\n",
+			 "powerDomain: p}]\n",
 		HEAD "gpuTypes: [{name: H100, memory: 70GiB}]\nnodeGroups: [{name: a, gpu: H100}]\n",
 	};
 	enum { N = sizeof texts / sizeof *texts };

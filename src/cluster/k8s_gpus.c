@@ -250,6 +250,27 @@ static int check_memory(const struct adp_gpu_type **type, struct reading *r, str
 	return leave_out(r, err, text);
 }
 
+const struct adp_instance *adp_k8s_instance(const struct adp_hardware *hw,
+                                            const struct adp_k8s_node *node,
+                                            const struct adp_gpu_type *type)
+{
+	static const char *const labels[] = {
+		"node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type",
+		"nvidia.com/gpu.machine"}; /* EC2 puts the instance type into the DMI */
+	char buf[ADP_LABEL_SIZE];
+
+	for (size_t k = 0; k < sizeof labels / sizeof *labels; k++) {
+		const char *name = adp_k8s_label(node, labels[k], buf);
+
+		for (uint32_t i = 0; name && i < hw->n_instances; i++) {
+			if (strcmp(hw->instances[i].name, name) == 0 &&
+			    strstr(hw->instances[i].gpus, type->name))
+				return &hw->instances[i];
+		}
+	}
+	return NULL;
+}
+
 /* One label speaks for all GPUs of a node, and it is the first GPU's (gpu-feature-discovery PR 13).
  */
 static int check_mixed(const struct adp_gpu_type **type, struct reading *r, uint32_t n_gpus,
@@ -259,6 +280,8 @@ static int check_mixed(const struct adp_gpu_type **type, struct reading *r, uint
 	char text[400];
 
 	if (n_gpus < 2 || !(*type)->mixes_with[0])
+		return ADP_OK;
+	if (adp_k8s_instance(r->k8s->build->hw, r->node, *type)) /* a cloud's machines are all alike */
 		return ADP_OK;
 	other = adp_hardware_find(r->k8s->build->hw, (*type)->mixes_with, 0, NULL, 0);
 	if (!other || other->memory_bytes >= (*type)->memory_bytes)

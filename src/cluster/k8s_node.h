@@ -49,6 +49,11 @@ bool adp_k8s_has_gpus(const struct adp_k8s_node *node, const struct adp_hardware
 int adp_k8s_gpus(const struct adp_gpu_type **type, uint32_t *n_gpus, uint64_t *memory_mib,
                  struct adp_k8s *k8s, const struct adp_k8s_node *node, struct adp_error *err);
 
+/* The known cloud machine type of the node, if it has GPUs of that type; else NULL. */
+const struct adp_instance *adp_k8s_instance(const struct adp_hardware *hw,
+                                            const struct adp_k8s_node *node,
+                                            const struct adp_gpu_type *type);
+
 /* Network, NVLink domain, rack, spine, power, cooling and health of a node just built. */
 int adp_k8s_place(struct adp_node *out, struct adp_k8s *k8s, const struct adp_k8s_node *node,
                   struct adp_error *err);

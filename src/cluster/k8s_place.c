@@ -10,27 +10,6 @@
 #include "cluster/k8s_node.h"
 #include "cluster/name.h"
 
-static const struct adp_instance *find_instance(const struct adp_hardware *hw,
-                                                const struct adp_k8s_node *node,
-                                                const struct adp_gpu_type *type)
-{
-	static const char *const labels[] = {
-		"node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type",
-		"nvidia.com/gpu.machine"}; /* EC2 puts the instance type into the DMI */
-	char buf[ADP_LABEL_SIZE];
-
-	for (size_t k = 0; k < sizeof labels / sizeof *labels; k++) {
-		const char *name = adp_k8s_label(node, labels[k], buf);
-
-		for (uint32_t i = 0; name && i < hw->n_instances; i++) {
-			if (strcmp(hw->instances[i].name, name) == 0 &&
-			    strstr(hw->instances[i].gpus, type->name))
-				return &hw->instances[i];
-		}
-	}
-	return NULL;
-}
-
 /* "8x400Gb/s": rails of the node and the bandwidth of each. */
 static int stated_nics(struct adp_node *out, const struct adp_k8s_node *node, const char *text,
                        struct adp_error *err)
@@ -59,7 +38,7 @@ static int place_network(struct adp_node *out, struct adp_k8s *k8s, const struct
                          struct adp_error *err)
 {
 	const struct adp_gpu_type *type = &k8s->build->types[out->type];
-	const struct adp_instance *instance = find_instance(k8s->build->hw, node, type);
+	const struct adp_instance *instance = adp_k8s_instance(k8s->build->hw, node, type);
 	char buf[ADP_LABEL_SIZE];
 	const char *text = adp_k8s_setting(node, "nics", buf);
 

@@ -190,6 +190,18 @@ static void v100_sizes_may_be_mixed_so_the_smaller_counts(void **state)
 	adp_cluster_destroy(c);
 }
 
+static void a_cloud_machine_type_settles_which_v100_it_is(void **state)
+{
+	struct adp_cluster *c = must_read(NODE("m", "Tesla-V100-SXM2-32GB", "32510", "8",
+	                                       "    node.kubernetes.io/instance-type: p3dn.24xlarge\n",
+	                                       "8"));
+
+	(void)state;
+	assert_string_equal(alias_of(c, 0), "V100-32");
+	assert_near(c->nodes[0].nic.bytes_per_s, 12.5e9); /* 100 Gb/s */
+	adp_cluster_destroy(c);
+}
+
 static void labels_that_disagree_on_memory_give_the_smaller(void **state)
 {
 	struct adp_cluster *c = must_read(NODE("m", "Tesla-V100-SXM2-32GB", "16160", "1", "", "1"));
@@ -809,6 +821,7 @@ int main(void)
 		cmocka_unit_test(an_annotation_states_the_type_of_a_doubtful_node),
 		cmocka_unit_test(a_display_card_in_an_unknown_machine_is_left_out),
 		cmocka_unit_test(v100_sizes_may_be_mixed_so_the_smaller_counts),
+		cmocka_unit_test(a_cloud_machine_type_settles_which_v100_it_is),
 		cmocka_unit_test(labels_that_disagree_on_memory_give_the_smaller),
 		cmocka_unit_test(h100_and_h200_are_told_apart),
 		cmocka_unit_test(cliques_are_nvlink_domains),

@@ -11,13 +11,20 @@
 #include "base/alloc.h"
 
 /* What a screen has room for; the document holds the rest. */
-enum { MAX_STAGE_ROWS = 10, MAX_PIPE_ROWS = 4, MAX_OTHERS = 8, MAX_REASONS = 5, MAX_WARNINGS = 4 };
+enum {
+	MAX_STAGE_ROWS = 10,
+	MAX_PIPE_ROWS = 4,
+	MAX_OTHERS = 8,
+	MAX_REASONS = 6,
+	MAX_WARNINGS = 4,
+	MAX_LINES = 45, /* notes are cut to it, all but the first */
+};
 enum { GLUE = '\x1f' }; /* a space that no line breaks at */
 enum { LABEL = 15, MAX_BAR = 20, NUMBER = 32, MAX_GPU_COLUMN = 28 };
 
 struct screen {
 	struct adp_strbuf out, line;
-	unsigned width;
+	unsigned width, n_lines;
 };
 
 /* Names come from files: what could steer a terminal, or is not ASCII, becomes one '?' a character.
@@ -83,6 +90,7 @@ static void line_end(struct screen *to, const char *label, unsigned indent)
 		for (size_t i = 0; i < kept; i++)
 			adp_strbuf_addn(&to->out, at[i] == GLUE ? " " : at + i, 1);
 		adp_strbuf_add(&to->out, "\n");
+		to->n_lines++;
 		while (at[n] == ' ')
 			n++;
 		at += n;
@@ -97,6 +105,7 @@ static void line_end(struct screen *to, const char *label, unsigned indent)
 static void blank(struct screen *to)
 {
 	adp_strbuf_add(&to->out, "\n");
+	to->n_lines++;
 }
 
 /* A number stays beside its unit. */
@@ -503,17 +512,18 @@ static void print_pipes(struct screen *to, const struct adp_plan *plan)
 			         gpu_name(plan, pipe->cells[s].gpu), end < plan->pp ? " +" : "");
 			s = end;
 		}
-		line_add(to, "; done after %s", duration(number, pipe->end_s));
+		if (plan->n_pipes > 1)
+			line_add(to, "; done after %s", duration(number, pipe->end_s));
 		line_end(to, p ? "" : "Replicas", 2);
 	}
 }
 
-/* A list cut to its first max entries. */
+/* A list cut to its first max entries, and to one when the screen has max_lines already. */
 static void print_list(struct screen *to, const char *label, const char *const *texts, uint32_t n,
-                       uint32_t max)
+                       uint32_t max, uint32_t max_lines)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		if (i == max) {
+		if (i == max || (i && to->n_lines + 1 >= max_lines)) {
 			line_add(to, "and %" PRIu32 " more (-o yaml shows all)", n - i);
 			line_end(to, "", 0);
 			break;
@@ -579,10 +589,10 @@ int adp_plan_print(FILE *to, const struct adp_plan *plan, unsigned width, struct
 	print_stages(&screen, plan);
 	print_memory(&screen, plan);
 	blank(&screen);
-	print_list(&screen, "Because", plan->reasons, plan->n_reasons, MAX_REASONS);
+	print_list(&screen, "Because", plan->reasons, plan->n_reasons, MAX_REASONS, UINT32_MAX);
 	print_others(&screen, plan);
 	print_search(&screen, plan);
-	print_list(&screen, "Note", plan->warnings, plan->n_warnings, MAX_WARNINGS);
+	print_list(&screen, "Note", plan->warnings, plan->n_warnings, MAX_WARNINGS, MAX_LINES);
 
 	if (screen.out.failed)
 		rc = adp_nomem(err);

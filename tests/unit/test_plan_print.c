@@ -238,8 +238,36 @@ static void long_lists_are_cut_and_counted(void **state)
 	plan->others = others;
 	plan->n_others = 11;
 	text = printed(plan, 100);
-	assert_non_null(strstr(text, "and 4 more (")); /* 9 reasons, 5 shown */
-	assert_non_null(strstr(text, "and 3 more (")); /* 11 alternatives, 8 shown */
+	assert_non_null(
+		strstr(text, "and 3 more (-o yaml shows all)\nWhy not")); /* 9 reasons, 6 shown */
+	assert_non_null(
+		strstr(text, "and 3 more (-o yaml shows all)\nSearch")); /* 11 alternatives, 8 shown */
+	free(text);
+	adp_plan_destroy(plan);
+}
+
+static void notes_give_way_on_a_full_screen(void **state)
+{
+	struct adp_plan *plan = fixture_mixed();
+	const char *notes[4] = {"n0", "n1", "n2", "n3"};
+	const char *reasons[6];
+	char *text;
+
+	(void)state;
+	plan->warnings = notes;
+	plan->n_warnings = 4;
+	text = printed(plan, 100);
+	assert_non_null(strstr(text, "n3"));
+	free(text);
+	/* reasons of two lines, six times: the screen is full before the notes */
+	for (size_t i = 0; i < 6; i++)
+		reasons[i] =
+			"0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 "
+			"0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 ";
+	plan->reasons = reasons;
+	plan->n_reasons = 6;
+	text = printed(plan, 100);
+	assert_non_null(strstr(text, "n0\n               and 3 more (-o yaml shows all)\n"));
 	free(text);
 	adp_plan_destroy(plan);
 }
@@ -319,6 +347,7 @@ int main(void)
 		cmocka_unit_test(a_long_word_is_cut_at_the_edge),
 		cmocka_unit_test(missing_texts_leave_no_gap),
 		cmocka_unit_test(long_lists_are_cut_and_counted),
+		cmocka_unit_test(notes_give_way_on_a_full_screen),
 		cmocka_unit_test(deadline_and_uncounted_failures_are_said),
 		cmocka_unit_test(a_job_that_never_ends_is_said_to),
 		cmocka_unit_test(a_stream_that_cannot_be_written_is_an_error),

@@ -65,17 +65,6 @@ static int step_parts(struct adp_plan_step *step, struct evaluator *ev, const st
 	int rc;
 
 	split_stages(ev, split, share->kind);
-	for (uint32_t i = 0; i < ev->pp; i++) {
-		double t = 0.0;
-
-		for (uint32_t c = 0; c < ev->vpp; c++)
-			t += ev->stages[c * ev->pp + i].fwd_s + ev->stages[c * ev->pp + i].bwd_s;
-		if (t > busy) {
-			busy = t;
-			s = i;
-		}
-	}
-	stage_causes(ev, &causes, cand, share->kind, s);
 	for (uint32_t c = 0; c < ev->vpp; c++) {
 		last_bwd += ev->stages[c * ev->pp + last].bwd_s;
 		for (uint32_t i = 0; i < ev->pp; i++)
@@ -85,6 +74,18 @@ static int step_parts(struct adp_plan_step *step, struct evaluator *ev, const st
 	if (rc != ADP_OK)
 		return rc;
 	no_sends_s = fmin(ev->pipe_end[last], end_s);
+	/* of the stages that are done by then: a busier one that ends later has no part in it */
+	for (uint32_t i = 0; i < ev->pp; i++) {
+		double t = 0.0;
+
+		for (uint32_t c = 0; c < ev->vpp; c++)
+			t += ev->stages[c * ev->pp + i].fwd_s + ev->stages[c * ev->pp + i].bwd_s;
+		if (t > busy && (i == last || n * t <= no_sends_s)) {
+			busy = t;
+			s = i;
+		}
+	}
+	stage_causes(ev, &causes, cand, share->kind, s);
 	exchange = rest->reduce_s + rest->gather_s;
 	memset(step, 0, sizeof *step);
 	step->tp_s = n * fmin(causes.tp, causes.total);

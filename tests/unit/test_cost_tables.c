@@ -165,8 +165,8 @@ static void a_damaged_table_is_refused_with_file_line_and_column(void **state)
 		assert_non_null(bad);
 		before = (size_t)(at - text);
 		memcpy(bad, text, before);
-		strcpy(bad + before, d->new);
-		strcat(bad, at + strlen(d->old));
+		snprintf(bad + before, len + strlen(d->new) + 1 - before, "%s%s", d->new,
+		         at + strlen(d->old));
 		rc = cost_tables_build(&tables, NULL, &(struct cost_table_text){d->file, bad, strlen(bad)},
 		                       1, &err);
 		if (rc != ADP_EINVAL || !strstr(err.text, d->message))

@@ -63,11 +63,32 @@ void work_build(struct work *out, const struct space *space, const struct unit *
 
 				if (!out->present[t] || s < out->time_s[t][k])
 					out->time_s[t][k] = s;
-				if (s > 0.0 && time->fwd_s / s > out->fwd_share)
-					out->fwd_share = time->fwd_s / s;
+				if (s > 0.0 && k < n_blocks)
+					out->fwd_share = fmax(out->fwd_share, time->fwd_s / s);
 			}
 			out->present[t] = true;
 		}
+	}
+	for (uint32_t c = 0; c < sc->slots->n_classes; c++)
+		for (uint32_t e = 0; e < N_END_KINDS; e++) {
+			const struct adp_item_time *time = &sc->end[c * N_END_KINDS + e];
+
+			out->end_excess_s = fmax(out->end_excess_s, time->fwd_s - out->fwd_share * (time->fwd_s + time->bwd_s));
+		}
+	for (uint32_t k = 0; k < n_blocks; k++)
+		out->n_layers += out->amount[k];
+	for (uint32_t t = 0; t < space->n_types; t++) {
+		uint32_t at;
+
+		if (!out->present[t])
+			continue;
+		out->layer_s[t] = INFINITY;
+		for (uint32_t k = 0; k < n_blocks; k++)
+			if (out->amount[k] > 0.0)
+				out->layer_s[t] = fmin(out->layer_s[t], out->time_s[t][k]);
+		for (at = out->n_by_layer++; at > 0 && out->layer_s[out->by_layer[at - 1]] > out->layer_s[t]; at--)
+			out->by_layer[at] = out->by_layer[at - 1];
+		out->by_layer[at] = (uint8_t)t;
 	}
 	for (uint32_t ref = 0; ref < space->n_types; ref++)
 		for (uint32_t ends = 0; ends < 2 && out->present[ref]; ends++)
@@ -100,40 +121,33 @@ static double layers_in(double tau, double extra, double layer_s)
 	return tau > extra ? floor((tau - extra) / layer_s * (1.0 + 1e-12)) : 0.0;
 }
 
-double work_whole_layers(const struct work *work, const double n[ADP_SEARCH_MAX_TYPES], uint32_t n_types,
-                         double at_least)
+double work_whole_layers(const struct work *work, const double n[ADP_SEARCH_MAX_TYPES], double cap, double at_least)
 {
 	uint32_t n_blocks = work->n_kinds - N_END_KINDS;
-	double layer_s[ADP_SEARCH_MAX_TYPES], n_layers = 0.0, tau = at_least;
+	double tau = at_least;
 
-	for (uint32_t k = 0; k < n_blocks; k++)
-		n_layers += work->amount[k];
-	for (uint32_t t = 0; t < n_types; t++) {
-		layer_s[t] = INFINITY;
-		for (uint32_t k = 0; k < n_blocks && work->present[t]; k++)
-			if (work->amount[k] > 0.0)
-				layer_s[t] = fmin(layer_s[t], work->time_s[t][k]);
-	}
 	/* raise tau to the next whole layer until there is room for all, the ends where they take least */
 	for (;;) {
-		double room = 0.0, least_lost[N_END_KINDS] = {INFINITY, INFINITY}, next = INFINITY;
+		double room = 0.0, least_lost[N_END_KINDS] = {INFINITY, INFINITY}, next = INFINITY, left = cap;
 
-		for (uint32_t t = 0; t < n_types; t++) {
-			double whole;
+		for (uint32_t i = 0; i < work->n_by_layer; i++) {
+			uint32_t t = work->by_layer[i];
+			double whole, layer_s = work->layer_s[t];
 
-			if (n[t] <= 0.0 || !work->present[t])
+			if (n[t] <= 0.0 || left <= 0.0)
 				continue;
-			whole = layers_in(tau, 0.0, layer_s[t]);
-			room += n[t] * whole;
-			next = fmin(next, (whole + 1.0) * layer_s[t]);
+			whole = layers_in(tau, 0.0, layer_s);
+			room += (n[t] < left ? n[t] : left) * whole;
+			left -= n[t];
+			next = fmin(next, (whole + 1.0) * layer_s);
 			for (uint32_t e = 0; e < N_END_KINDS; e++) {
-				double extra = work->time_s[t][n_blocks + e], with = layers_in(tau, extra, layer_s[t]);
+				double extra = work->time_s[t][n_blocks + e], with = layers_in(tau, extra, layer_s);
 
 				least_lost[e] = fmin(least_lost[e], tau < extra ? INFINITY : whole - with);
-				next = fmin(next, (with + 1.0) * layer_s[t] + extra);
+				next = fmin(next, (with + 1.0) * layer_s + extra);
 			}
 		}
-		if (room - least_lost[KIND_EMBEDDING] - least_lost[KIND_TAIL] >= n_layers)
+		if (room - least_lost[KIND_EMBEDDING] - least_lost[KIND_TAIL] >= work->n_layers)
 			return tau;
 		if (!(next > tau))
 			return tau; /* rounding: stay below the truth */
@@ -190,7 +204,7 @@ void layer_room_build(struct layer_room *out, const struct space *space, const s
                       const struct adp_gpu_type *gpu)
 {
 	const struct adp_engine *engine = space->engine;
-	bool flash = gpu->compute_capability >= engine->min_cc_flash;
+	bool flash = adp_flash_available(engine, gpu, space->train->precision);
 
 	out->usable_bytes = space->memory_scale * (double)adp_usable_bytes(engine, gpu) - engine->context_bytes;
 	out->fixed_bytes = out->sharded_bytes = out->flight_bytes = INFINITY;

@@ -8,6 +8,9 @@
 
 enum { OPEN_MAX = 16384 };
 
+/* Up to this many slots every number of replicas is tried where the batches need not divide. */
+static const uint32_t small_fleet_slots = 64;
+
 /* The search inside one unit: data-parallel size, and how many stages or replicas each type gives. */
 struct branch {
 	const struct space *space;
@@ -26,7 +29,6 @@ struct branch {
 	struct adp_error *err;
 	/* of the data-parallel size at hand */
 	uint32_t dp, share[ADP_SEARCH_MAX_TYPES]; /* stages (or replicas) of each type */
-	double pace_s[ADP_SEARCH_MAX_TYPES];      /* one replica of one type, a micro-batch, at least */
 };
 
 static bool pin_allows(const struct adp_pin *pin, uint64_t value)
@@ -78,62 +80,37 @@ static bool composition_legal(const struct branch *b, const struct composition *
 }
 
 /*
- * Bound of a composition: the work over the slots for the replica with the most micro-batches; with a
- * plain pipeline also the fill and drain around its slowest stage m, at least all other stages' work
+ * Bound of a composition of pp stages, at most stages[t] of them on type t (exactly, when cap is infinite): the
+ * work over the slots for the replica with the most micro-batches; with a plain pipeline also the fill and drain around its slowest stage m, at least all other stages' work
  * less the (pp - 1 - m) forwards that m itself does meanwhile.
  */
-static double composition_bound(const struct branch *b, const double *stages, double pp, double n_micro)
+static double fill_and_drain(const struct branch *b, const double *stages, double pp, double n_micro, double per_batch)
 {
-	const struct space *space = b->space;
-	double per_batch = work_bound(&b->work, stages, INFINITY), bound;
-
-	per_batch = work_whole_layers(&b->work, stages, b->n_types, per_batch);
-	bound = n_micro * per_batch;
+	double bound = n_micro * per_batch, pass = 0.0;
 
 	if (b->unit->vpp == 1 && n_micro >= pp && pp > 1.0) {
-		double pass = 0.0;
-
 		for (uint32_t k = 0; k < b->work.n_kinds; k++) {
 			double least = INFINITY;
 
 			for (uint32_t t = 0; t < b->n_types; t++)
-				if (stages[t] > 0.0 && b->work.present[t])
-					least = fmin(least, b->work.time_s[t][k]);
+				if (stages[t] > 0.0 && b->work.present[t] && b->work.time_s[t][k] < least)
+					least = b->work.time_s[t][k];
 			pass += b->work.amount[k] * least;
 		}
-		bound = fmax(bound, (n_micro - 1.0) * per_batch + pass - (pp - 1.0) * b->work.fwd_share * per_batch);
+		bound = fmax(bound, (n_micro - 1.0) * per_batch + pass -
+		                        (pp - 1.0) * (b->work.fwd_share * per_batch + 2.0 * b->work.end_excess_s));
 	}
-	return bound + space->engine->step_fixed_s;
+	return bound + b->space->engine->step_fixed_s;
 }
 
-/* Could the stages hold all layers, by memory and by the time of the best plan so far? */
-static bool layers_could_fit(struct branch *b, const struct composition *comp)
+static double composition_bound(const struct branch *b, const double *stages, double pp, double n_micro, double cap)
 {
-	uint32_t n_micro = (uint32_t)((b->n_batches + comp->dp - 1) / comp->dp), n_blocks = b->space->model->n_blocks;
-	double limit = (b->best->step_s - b->space->engine->step_fixed_s) / n_micro, layers = 0.0;
-	double by_time[ADP_SEARCH_MAX_TYPES], shard = (double)comp->dp * b->sc->shape.cp;
+	double per_batch = work_bound(&b->work, stages, cap), bound = fill_and_drain(b, stages, pp, n_micro, per_batch);
 
-	for (uint32_t t = 0; t < b->n_types; t++) {
-		double layer_s = INFINITY;
-
-		for (uint32_t k = 0; k < n_blocks; k++)
-			if (b->work.amount[k] > 0.0)
-				layer_s = fmin(layer_s, b->work.time_s[t][k]);
-		by_time[t] = comp->n_groups > 1 ? INFINITY : limit / layer_s * (1.0 + 1e-9);
-	}
-	for (uint32_t s = 0; s < comp->pp; s++) {
-		double most = INFINITY, in_flight = adp_pipeline_in_flight(s, comp->pp, b->unit->vpp, n_micro);
-
-		for (uint32_t g = 0; g < comp->n_groups; g++) {
-			uint32_t t = comp->group[g].stage_type[s];
-
-			most = fmin(most, fmin(layer_room_layers(&b->room[t], shard, in_flight), floor(by_time[t])));
-		}
-		layers += most;
-		if (layers >= b->space->model->n_layers)
-			return true;
-	}
-	return false;
+	/* whole layers cost more to count; only where the shares alone do not decide */
+	if (bound >= cut_s(b->space, b->best))
+		return bound;
+	return fill_and_drain(b, stages, pp, n_micro, work_whole_layers(&b->work, stages, cap, per_batch));
 }
 
 /* A list that is full keeps the bound, so that the gap stays true. */
@@ -162,7 +139,7 @@ static int try_composition(struct branch *b, const struct composition *comp, dou
 	bool open;
 	int rc;
 
-	if (bound_s >= b->best->step_s || !layers_could_fit(b, comp)) {
+	if (bound_s >= cut_s(b->space, b->best) || !layers_could_fit(b, comp)) {
 		b->counts->bounded++;
 		return ADP_OK;
 	}
@@ -217,55 +194,72 @@ static int try_stages(struct branch *b)
 	}
 	if (comp.pp == 0 || !all_required(b) || !composition_legal(b, &comp))
 		return ADP_OK;
-	bound_s = composition_bound(b, stages, comp.pp, n_micro);
-	if (bound_s >= b->best->step_s) {
+	bound_s = composition_bound(b, stages, comp.pp, n_micro, INFINITY);
+	if (bound_s >= cut_s(b->space, b->best)) {
 		b->counts->bounded++;
 		return ADP_OK;
 	}
 	return try_orders(b, &comp, order, n, 0, bound_s);
 }
 
-/*
- * Number of stages of type t, most first.
- */
-static int branch_stages(struct branch *b, uint32_t t, uint32_t used)
+/* Most stages of a type at the data-parallel size at hand. */
+static double type_stages(const struct branch *b, uint32_t t)
 {
-	double n_micro = ceil((double)b->n_batches / b->dp), stages[ADP_SEARCH_MAX_TYPES] = {0};
-	uint32_t most, gpus_left;
+	return b->n[t] / b->dp;
+}
 
-	if (t == b->n_types)
-		return try_stages(b);
-	gpus_left = b->cap_slots / b->dp > b->max_pipe ? b->max_pipe : (uint32_t)(b->cap_slots / b->dp);
-	if (gpus_left < used)
-		return ADP_OK;
-	most = b->n[t] / b->dp;
-	if (most > gpus_left - used)
-		most = gpus_left - used;
-	for (uint32_t p = most + 1; p-- > 0;) {
+/*
+ * Number of stages of type t, most first, with left stages still to place. What is left may at best be filled with the
+ * fastest types, so once that is too slow, fewer stages of this type are too.
+ */
+static int branch_stages(struct branch *b, uint32_t t, uint32_t pp, uint32_t left)
+{
+	double n_micro = ceil((double)b->n_batches / b->dp), stages[ADP_SEARCH_MAX_TYPES] = {0}, after = 0.0;
+	uint32_t most = (uint32_t)fmin(type_stages(b, t), left), least = 0;
+
+	for (uint32_t i = t + 1; i < b->n_types; i++)
+		after += type_stages(b, i);
+	if (after < left)
+		least = left - (uint32_t)after;
+	for (uint32_t p = most + 1; p-- > least;) {
 		int rc;
 
 		b->share[t] = p;
 		for (uint32_t i = 0; i < b->n_types; i++)
-			stages[i] = i <= t ? b->share[i] : fmin((double)(b->n[i] / b->dp), gpus_left - used);
+			stages[i] = i < t ? b->share[i] : i == t ? p : fmin(type_stages(b, i), left);
 		/* at most p stages of this type is too slow: so are fewer */
-		if (n_micro * work_bound(&b->work, stages, gpus_left) + b->space->engine->step_fixed_s >=
-		    b->best->step_s) {
+		if (composition_bound(b, stages, pp, n_micro, pp) >= cut_s(b->space, b->best)) {
 			b->counts->bounded++;
 			break;
 		}
-		for (uint32_t i = t + 1; i < b->n_types; i++)
-			stages[i] = fmin(stages[i], gpus_left - used - p);
-		if (n_micro * work_bound(&b->work, stages, gpus_left) + b->space->engine->step_fixed_s >=
-		    b->best->step_s) {
-			b->counts->bounded++;
-			continue;
-		}
-		rc = branch_stages(b, t + 1, used + p);
+		rc = t + 1 == b->n_types ? try_stages(b) : branch_stages(b, t + 1, pp, left - p);
 		if (rc != ADP_OK)
 			return rc;
 	}
 	b->share[t] = 0;
 	return ADP_OK;
+}
+
+/* All stages alike in every replica, for each depth of the pipeline. */
+static int search_stages(struct branch *b)
+{
+	double n_micro = ceil((double)b->n_batches / b->dp), stages[ADP_SEARCH_MAX_TYPES], all = 0.0;
+	uint32_t most;
+	int rc = ADP_OK;
+
+	for (uint32_t t = 0; t < b->n_types; t++)
+		all += stages[t] = type_stages(b, t);
+	most = (uint32_t)fmin(fmin(all, floor(b->cap_slots / b->dp)), b->max_pipe);
+	for (uint32_t pp = most; rc == ADP_OK && pp >= 1; pp--) {
+		if (!pin_allows(&b->space->opts->pp, pp))
+			continue;
+		if (composition_bound(b, stages, pp, n_micro, pp) >= cut_s(b->space, b->best)) {
+			b->counts->bounded++;
+			continue;
+		}
+		rc = branch_stages(b, 0, pp, pp);
+	}
+	return rc;
 }
 
 /* Each replica on one type: data parallelism across the types. */
@@ -309,9 +303,12 @@ static bool equal_batches(const struct branch *b)
 	return !b->space->engine->uneven_micro_batches || b->space->opts->equal_batches || b->unit->zero_stage >= 2;
 }
 
+/*
+ * Unequal counts on a small fleet: every number of replicas of each type, most first.
+ */
 static int branch_replicas(struct branch *b, uint32_t pp, uint32_t t, uint32_t used)
 {
-	double slots[ADP_SEARCH_MAX_TYPES] = {0}, cap = floor(b->cap_slots / pp), after = 0.0;
+	double slots[ADP_SEARCH_MAX_TYPES] = {0}, cap = floor(b->cap_slots / pp);
 	uint32_t most;
 
 	if (t == b->n_types)
@@ -319,23 +316,14 @@ static int branch_replicas(struct branch *b, uint32_t pp, uint32_t t, uint32_t u
 	most = b->n[t] / pp;
 	if (most > cap - used)
 		most = (uint32_t)(cap - used);
-	for (uint32_t i = t + 1; i < b->n_types; i++)
-		after += b->n[i] / pp;
 	for (uint32_t r = most + 1; r-- > 0;) {
 		int rc;
 
-		/* equal counts: a type whose own replicas are too slow even at the smallest count is out */
-		if (r && equal_batches(b) &&
-		    (double)b->n_batches / fmin(used + r + after, cap) * b->pace_s[t] >= b->best->step_s) {
-			b->counts->bounded += r;
-			r = 1;
-			continue;
-		}
 		b->share[t] = r;
 		for (uint32_t i = 0; i < b->n_types; i++)
 			slots[i] = i <= t ? (double)b->share[i] * pp : (double)(b->n[i] / pp * pp);
 		if ((double)b->n_batches * work_bound(&b->work, slots, b->cap_slots) + b->space->engine->step_fixed_s >=
-		    b->best->step_s) {
+		    cut_s(b->space, b->best)) {
 			b->counts->bounded++;
 			break;
 		}
@@ -345,6 +333,70 @@ static int branch_replicas(struct branch *b, uint32_t pp, uint32_t t, uint32_t u
 	}
 	b->share[t] = 0;
 	return ADP_OK;
+}
+
+/* At most dp replicas of pp stages over the types of the set, the faster types' first. False when a type gets none. */
+static bool fill_replicas(struct branch *b, uint32_t pp, uint32_t set, double dp)
+{
+	double left = fmin(dp, floor(b->cap_slots / pp));
+
+	for (uint32_t t = 0; t < b->n_types; t++) {
+		b->share[t] = 0;
+		if (!(set & (1u << t)))
+			continue;
+		b->share[t] = (uint32_t)fmin(left, b->n[t] / pp);
+		left -= b->share[t];
+		if (!b->share[t])
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Data parallelism across types. With equal counts the slowest type present sets the pace, so for each size and set of
+ * types the faster ones are used up first. With unequal counts every replica helps: all of them, or on
+ * a small fleet every number.
+ */
+static int search_replicas(struct branch *b, uint32_t pp)
+{
+	int rc = ADP_OK;
+
+	if (!equal_batches(b) && b->n_all <= small_fleet_slots) {
+		memset(b->share, 0, sizeof b->share);
+		return branch_replicas(b, pp, 0, 0);
+	}
+	for (uint32_t set = 1; set < 1u << b->n_types; set++) {
+		double pace = 0.0, most = 0.0;
+
+		if ((set & (set - 1)) == 0)
+			continue; /* one type alone: all stages alike, tried before */
+		for (uint32_t t = 0; t < b->n_types; t++) {
+			double one[ADP_SEARCH_MAX_TYPES] = {0};
+
+			if (!(set & (1u << t)))
+				continue;
+			one[t] = pp;
+			pace = fmax(pace, work_bound(&b->work, one, INFINITY));
+			most += b->n[t] / pp;
+		}
+		if (!equal_batches(b)) {
+			if (fill_replicas(b, pp, set, most))
+				rc = try_replicas(b, pp);
+			if (rc != ADP_OK)
+				return rc;
+			continue;
+		}
+		most = fmin(fmin(most, floor(b->cap_slots / pp)), (double)b->n_batches);
+		for (uint32_t dp = (uint32_t)most; dp > 1; dp--) {
+			if ((double)b->n_batches / dp * pace >= cut_s(b->space, b->best))
+				break;
+			if (b->n_batches % dp == 0 && fill_replicas(b, pp, set, dp))
+				rc = try_replicas(b, pp);
+			if (rc != ADP_OK)
+				return rc;
+		}
+	}
+	return rc;
 }
 
 struct dp_choice {
@@ -360,9 +412,6 @@ static int dp_compare(const void *a, const void *b)
 		return x->bound_s < y->bound_s ? -1 : 1;
 	return x->dp < y->dp ? 1 : -1;
 }
-
-/* Up to this many slots every data-parallel size is tried where the batches need not divide. */
-static const uint32_t small_fleet_slots = 64;
 
 static bool dp_worth_trying(const struct branch *b, uint32_t dp)
 {
@@ -440,7 +489,7 @@ int unit_scout(struct candidate *best, struct counts *counts, struct evaluator *
 		rc = dp_choices(&choices, &n_dp, &b);
 	if (rc != ADP_OK)
 		return rc;
-	for (uint32_t i = 0; rc == ADP_OK && i < n_dp && n_tried < 4 && choices[i].bound_s < best->step_s; i++) {
+	for (uint32_t i = 0; rc == ADP_OK && i < n_dp && n_tried < 4 && choices[i].bound_s < cut_s(space, best); i++) {
 		uint32_t pp = 0;
 
 		b.dp = choices[i].dp;
@@ -471,25 +520,18 @@ int unit_search(struct candidate *best, struct counts *counts, struct open_list 
 	if (rc != ADP_OK)
 		return rc;
 	for (uint32_t i = 0; rc == ADP_OK && i < n_dp; i++) {
-		if (choices[i].bound_s >= best->step_s) {
+		if (choices[i].bound_s >= cut_s(space, best)) {
 			counts->bounded += n_dp - i;
 			break;
 		}
 		b.dp = choices[i].dp;
-		rc = branch_stages(&b, 0, 0);
+		rc = search_stages(&b);
 	}
 	adp_free(choices);
 	for (uint32_t pp = 1; rc == ADP_OK && b.n_types > 1 && pp <= b.max_pipe; pp++) {
 		if (!pin_allows(&space->opts->pp, pp) || (unit->vpp > 1 && pp == 1))
 			continue;
-		for (uint32_t t = 0; t < b.n_types; t++) {
-			double one[ADP_SEARCH_MAX_TYPES] = {0};
-
-			one[t] = pp;
-			b.pace_s[t] = work_bound(&b.work, one, INFINITY);
-		}
-		memset(b.share, 0, sizeof b.share);
-		rc = branch_replicas(&b, pp, 0, 0);
+		rc = search_replicas(&b, pp);
 	}
 	return rc;
 }

@@ -357,7 +357,7 @@ int evaluator_open(struct evaluator *ev, const struct unit *unit, const struct c
 			    &space->cluster->types[ev->sc->slots->classes[ev->cls[k * ev->pp + s]].type];
 
 			ev->usable[s] = fmin(ev->usable[s], space->memory_scale * (double)adp_usable_bytes(engine, gpu));
-			ev->flash[s] = ev->flash[s] && gpu->compute_capability >= engine->min_cc_flash;
+			ev->flash[s] = ev->flash[s] && adp_flash_available(engine, gpu, space->train->precision);
 			slowest = fmin(slowest, gpu->memory_bytes_per_s);
 		}
 		/* gradient, master copy and moments are read, the last two and the weight written */
@@ -366,17 +366,16 @@ int evaluator_open(struct evaluator *ev, const struct unit *unit, const struct c
 	}
 	for (uint32_t k = 0; k < ev->n_kinds; k++)
 		kind_times(ev, k);
-	ev->fwd_share = 0.0;
-	for (size_t at = 0; at < (size_t)ev->n_kinds * ev->pp; at++) {
-		double both = ev->end_fwd[at] + ev->end_bwd[at];
-
-		if (both > 0.0)
-			ev->fwd_share = fmax(ev->fwd_share, ev->end_fwd[at] / both);
+	ev->fwd_share = ev->end_excess_s = 0.0;
+	for (size_t at = 0; at < (size_t)ev->n_kinds * ev->pp; at++)
 		for (uint32_t b = 0; b < ev->n_blocks; b++) {
-			both = ev->fwd[at * ev->n_blocks + b] + ev->bwd[at * ADP_N_RECOMPUTE * ev->n_blocks + b];
-			ev->fwd_share = fmax(ev->fwd_share, ev->fwd[at * ev->n_blocks + b] / both);
+			double f = ev->fwd[at * ev->n_blocks + b];
+
+			ev->fwd_share =
+			    fmax(ev->fwd_share, f / (f + ev->bwd[at * ADP_N_RECOMPUTE * ev->n_blocks + b]));
 		}
-	}
+	for (size_t at = 0; at < (size_t)ev->n_kinds * ev->pp; at++)
+		ev->end_excess_s = fmax(ev->end_excess_s, ev->end_fwd[at] - ev->fwd_share * (ev->end_fwd[at] + ev->end_bwd[at]));
 	ev->tied_s = 0.0;
 	if (space->model->tied_embeddings && ev->pp > 1) {
 		struct adp_path pair = {.n_levels = 1};
@@ -585,26 +584,13 @@ void split_stages(struct evaluator *ev, const struct split *split, uint32_t kind
 		}
 }
 
-void stage_rest(struct evaluator *ev, struct stage_rest *out, const struct split *split, uint32_t s)
+/* Gradient exchange, parameter gathering and optimizer for the blocks' elements in out and the ends of stage s. */
+static void add_exchange(struct evaluator *ev, struct stage_rest *out, uint32_t s)
 {
 	const struct space *space = ev->space;
-	uint32_t first[ADP_SEARCH_MAX_CHUNKS + 1];
 	struct adp_path dense = ev->dp_path[s], expert = ev->edp_path[s];
 	double gb = grad_bytes(space), wb = weight_bytes(space), owned;
 
-	memset(out, 0, sizeof *out);
-	split_chunks(first, split, ev->pp, ev->vpp);
-	for (uint32_t c = 0; c < ev->vpp; c++) {
-		uint32_t a = first[c * ev->pp + s], b = a + chunk_layers(split->n_layers[s], ev->vpp, c);
-
-		for (uint32_t k = 0; k < ev->n_blocks; k++) {
-			const uint32_t *before = &space->n_before[k * (ev->n_layers + 1)];
-			double n = before[b] - before[a];
-
-			out->dense_elems += n * ev->sc->block_elems[k];
-			out->expert_elems += n * ev->sc->block_expert_elems[k];
-		}
-	}
 	if (s == 0)
 		out->dense_elems += ev->sc->end_elems[KIND_EMBEDDING];
 	if (s + 1 == ev->pp)
@@ -642,6 +628,36 @@ void stage_rest(struct evaluator *ev, struct stage_rest *out, const struct split
 	}
 }
 
+void stage_rest(struct evaluator *ev, struct stage_rest *out, const struct split *split, uint32_t s)
+{
+	const struct space *space = ev->space;
+	uint32_t first[ADP_SEARCH_MAX_CHUNKS + 1];
+
+	memset(out, 0, sizeof *out);
+	split_chunks(first, split, ev->pp, ev->vpp);
+	for (uint32_t c = 0; c < ev->vpp; c++) {
+		uint32_t a = first[c * ev->pp + s], b = a + chunk_layers(split->n_layers[s], ev->vpp, c);
+
+		for (uint32_t k = 0; k < ev->n_blocks; k++) {
+			const uint32_t *before = &space->n_before[k * (ev->n_layers + 1)];
+			double n = before[b] - before[a];
+
+			out->dense_elems += n * ev->sc->block_elems[k];
+			out->expert_elems += n * ev->sc->block_expert_elems[k];
+		}
+	}
+	add_exchange(ev, out, s);
+}
+
+double least_exposed(struct evaluator *ev, uint32_t s, uint32_t n)
+{
+	struct stage_rest rest = {.dense_elems = n * ev->sc->block_elems[0], .expert_elems = n * ev->sc->block_expert_elems[0]};
+
+	if (ev->n_blocks > 1)
+		return 0.0;
+	add_exchange(ev, &rest, s);
+	return (rest.reduce_s + rest.gather_s) * (1.0 - ev->space->engine->dp_overlap_frac) + rest.optimizer_s;
+}
 /* End of the step for replicas of one kind with n micro-batches. */
 static double kind_end(struct evaluator *ev, const struct split *split, const double *rest, const double *hideable,
                        uint32_t kind, uint32_t n)

@@ -58,7 +58,8 @@ struct evaluator {
 	bool flash[ADP_SEARCH_MAX_PIPE];
 	struct adp_path dp_path[ADP_SEARCH_MAX_PIPE], edp_path[ADP_SEARCH_MAX_PIPE];
 	double tied_s;               /* all-reduce between the two copies of a tied embedding */
-	double fwd_share;            /* largest share of the forward pass in a stage's time */
+	/* forward of any stage <= fwd_share * its time + end_excess_s */
+	double fwd_share, end_excess_s;
 	double min_rest_s;           /* of the step, beside the pipeline: what every split pays */
 	/* scratch */
 	uint32_t *run_first, *run_n;
@@ -111,5 +112,8 @@ struct stage_rest {
 	double reduce_s, gather_s, optimizer_s, dense_elems, expert_elems;
 };
 void stage_rest(struct evaluator *ev, struct stage_rest *out, const struct split *split, uint32_t s);
+
+/* What n layers on stage s add to the step after its last backward, at least; 0 where kinds of blocks differ. */
+double least_exposed(struct evaluator *ev, uint32_t s, uint32_t n);
 
 #endif

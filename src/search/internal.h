@@ -95,6 +95,7 @@ struct space {
 	const uint32_t *n_before;    /* [block * (n_layers + 1) + l]: layers of a block kind before layer l */
 	uint64_t n_refused;          /* combinations dismissed by a rule */
 	double max_slots_gpus;       /* GPUs that may be used; infinity when not pinned */
+	double tolerance_frac;       /* plans that could be better by less are not looked for */
 	double memory_scale;         /* 1; the "what if memory were no limit" question raises it */
 };
 
@@ -123,11 +124,18 @@ struct candidate {
 	} kind[2 * ADP_SEARCH_MAX_KINDS];
 };
 
+/* Only what can be faster than this is worth a look. */
+static inline double cut_s(const struct space *space, const struct candidate *best)
+{
+	return best->step_s * (1.0 - space->tolerance_frac);
+}
+
 /* ---- slots.c ------------------------------------------------------------------------ */
 int slots_build(struct slots *out, const struct space *space, uint32_t size, struct adp_error *err);
 
 /* The knobs only explain.c and advice.c turn. */
 struct search_knobs {
+	double tolerance_frac;    /* at least; large fleets get one anyway */
 	double memory_scale;      /* 1; larger asks what a plan without memory limits would be */
 	const bool *require_type; /* by cluster type: must be used; or NULL */
 	bool any_plan;            /* the first plan that fits will do: "does anything fit?" */
@@ -151,8 +159,11 @@ struct work {
 	uint32_t n_kinds;
 	double amount[SEARCH_MAX_WORK];
 	double time_s[ADP_SEARCH_MAX_TYPES][SEARCH_MAX_WORK];
-	double fwd_share;   /* largest share of the forward pass in any time */
+	double fwd_share, end_excess_s; /* forward of any stage <= fwd_share * its time + 2 end_excess_s */
 	bool present[ADP_SEARCH_MAX_TYPES];
+	double n_layers, layer_s[ADP_SEARCH_MAX_TYPES]; /* shortest block; types by it, shortest first */
+	uint8_t by_layer[ADP_SEARCH_MAX_TYPES];
+	uint32_t n_by_layer;
 	/* by price (a type's times, without the ends and with them): all the work, and the work a slot of each type does
 	 * in a second, types in falling order of it */
 	uint32_t n_prices;
@@ -170,9 +181,8 @@ void work_build(struct work *out, const struct space *space, const struct unit *
  */
 double work_bound(const struct work *work, const double n[ADP_SEARCH_MAX_TYPES], double cap);
 
-/* The same when every stage holds whole layers and n[t] stages stand on type t; starts from at_least. */
-double work_whole_layers(const struct work *work, const double n[ADP_SEARCH_MAX_TYPES], uint32_t n_types,
-                         double at_least);
+/* The same for stages that hold whole layers; starts from at_least. */
+double work_whole_layers(const struct work *work, const double n[ADP_SEARCH_MAX_TYPES], double cap, double at_least);
 double unit_bound(const struct space *space, const struct unit *unit);
 
 /* The most layers that memory could allow a stage: state and activations only, nothing else counted. */
@@ -254,5 +264,14 @@ int plan_build(struct adp_plan **out, const struct space *space, struct evaluato
 int search_with(struct adp_plan **out, const struct adp_model *model, const struct adp_cluster *cluster,
                 const struct adp_engine *engine, const struct adp_tables *tables, const struct adp_train *train,
                 const struct adp_search_opts *opts, const struct search_knobs *knobs, struct adp_error *err);
+
+/* ---- advice.c -------------------------------------------------------------------------------------- */
+/*
+ * For the caller whose search found nothing: ADP_EINFEASIBLE with a text that names what is in the way
+ * and the smallest changes that help, with numbers; or another failure.
+ */
+int search_advice(const struct adp_model *model, const struct adp_cluster *cluster, const struct adp_engine *engine,
+                  const struct adp_tables *tables, const struct adp_train *train, const struct adp_search_opts *opts,
+                  struct adp_error *err);
 
 #endif

@@ -92,10 +92,10 @@ static bool settled(const struct progress *p)
 }
 
 /* Appends what is still open after the batch; what the best plan now rules out is dropped. */
-static int gather_open(struct progress *p, struct open_list *from, struct adp_error *err)
+static int gather_open(struct progress *p, const struct space *space, struct open_list *from, struct adp_error *err)
 {
 	for (uint32_t i = 0; i < from->n; i++) {
-		if (from->items[i].bound_s >= p->best.step_s) {
+		if (from->items[i].bound_s >= cut_s(space, &p->best)) {
 			p->counts.bounded++;
 			continue;
 		}
@@ -140,7 +140,7 @@ static int run_jobs(struct progress *p, struct batch *batch, struct adp_error *e
 	}
 	for (uint32_t i = 0; i < batch->n; i++) {
 		if (rc == ADP_OK)
-			rc = gather_open(p, &p->jobs[i].open, err);
+			rc = gather_open(p, batch->space, &p->jobs[i].open, err);
 		adp_free(p->jobs[i].open.items);
 	}
 	return rc;
@@ -170,7 +170,7 @@ static int scout(struct progress *p, const struct space *space, struct adp_error
 		const struct unit *u = &space->units[i];
 
 		if (u->vpp == 1 && u->zero_stage == most_zero && u->recompute != ADP_RECOMPUTE_SELECTIVE &&
-		    u->bound_s < p->best.step_s)
+		    u->bound_s < cut_s(space, &p->best))
 			rc = unit_scout(&p->best, &p->counts, p->workers[0].ev, space, u, err);
 	}
 	return rc;
@@ -184,7 +184,7 @@ static int search_units(struct progress *p, const struct space *space, struct ad
 	for (uint32_t at = 0; rc == ADP_OK && at < space->n_units && !settled(p);) {
 		struct batch batch = {.space = space, .units = space->units + at};
 
-		if (space->units[at].bound_s >= p->best.step_s) {
+		if (space->units[at].bound_s >= cut_s(space, &p->best)) {
 			p->counts.bounded += space->n_units - at;
 			break;
 		}
@@ -198,7 +198,7 @@ static int search_units(struct progress *p, const struct space *space, struct ad
 	for (uint32_t at = 0; rc == ADP_OK && at < p->open.n && !settled(p);) {
 		struct batch batch = {.space = space, .open = p->open.items + at};
 
-		if (p->open.items[at].bound_s >= p->best.step_s) {
+		if (p->open.items[at].bound_s >= cut_s(space, &p->best)) {
 			p->counts.bounded += p->open.n - at;
 			break;
 		}
@@ -210,6 +210,9 @@ static int search_units(struct progress *p, const struct space *space, struct ad
 		rc = run_jobs(p, &batch, err);
 		at += batch.n;
 	}
+	/* what stood within the tolerance of the best was not looked at */
+	if (space->tolerance_frac > 0.0)
+		p->counts.open_bound_s = fmin(p->counts.open_bound_s, cut_s(space, &p->best));
 	return rc;
 }
 
@@ -258,6 +261,7 @@ int adp_search(struct adp_plan **out, const struct adp_model *model, const struc
                const struct adp_search_opts *opts, struct adp_error *err)
 {
 	struct search_knobs knobs = {.memory_scale = 1.0};
+	int rc = search_with(out, model, cluster, engine, tables, train, opts, &knobs, err);
 
-	return search_with(out, model, cluster, engine, tables, train, opts, &knobs, err);
+	return rc == ADP_EINFEASIBLE ? search_advice(model, cluster, engine, tables, train, opts, err) : rc;
 }

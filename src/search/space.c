@@ -8,6 +8,10 @@
 #include "base/alloc.h"
 #include "search/internal.h"
 
+/* Beyond this many GPUs the search stops at a proven distance from the best. */
+static const uint64_t large_fleet_gpus = 1024;
+static const double large_fleet_tolerance = 0.03;
+
 /* ---- which GPUs -------------------------------------------------------------------------- */
 
 static bool names_type(const char *name, const struct adp_gpu_type *type)
@@ -531,6 +535,7 @@ int space_build(struct space *out, const struct adp_model *model, const struct a
 			    before[k * (model->n_layers + 1) + item->layer] + (item->block == &model->blocks[k]);
 	}
 	out->n_before = before;
+	out->tolerance_frac = fmax(knobs->tolerance_frac, adp_cluster_n_gpus(cluster) > large_fleet_gpus ? large_fleet_tolerance : 0.0);
 	rc = shapes_build(out, &degrees, err);
 	return rc == ADP_OK ? units_build(out, &degrees, err) : rc;
 }

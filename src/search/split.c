@@ -164,14 +164,38 @@ struct descent {
 	double ends_s[ADP_SEARCH_MAX_PIPE], layer_s[ADP_SEARCH_MAX_PIPE]; /* per micro-batch, at least */
 	double pass_after[ADP_SEARCH_MAX_PIPE + 1]; /* ends of the stages from s on */
 	double cheapest_after[ADP_SEARCH_MAX_PIPE + 1]; /* layer time of the stages from s on */
+	double room_after[ADP_SEARCH_MAX_PIPE + 1]; /* layers of the stages from s on, per second of limit less head; 0 unknown */
+	double room_lost;                           /* layers whose time the tail takes */
 	int64_t leaves, nodes;
 };
+
+/*
+ * Stage i can be busy from the end of the head before it, so n t_i <= limit - head_i, and head_{i+1} = head_i + t_i. Filling
+ * each stage in turn to the brim holds the most layers as long as one layer more on a stage costs those after it less
+ * than a layer altogether; then what is left shrinks by (1 - 1 / n) a stage.
+ */
+static void rooms(struct descent *d)
+{
+	const struct evaluator *ev = d->ev;
+	double n = ev->n_equal, inverse = 0.0;
+
+	d->room_after[ev->pp] = d->room_lost = 0.0;
+	for (uint32_t s = ev->pp; d->simple && ev->n_blocks == 1 && s-- > 0;) {
+		if (inverse * d->layer_s[s] > n) {
+			memset(d->room_after, 0, sizeof d->room_after);
+			return;
+		}
+		inverse += 1.0 / d->layer_s[s];
+		d->room_after[s] = 1.0 / (n * d->layer_s[s]) + d->room_after[s + 1] * (1.0 - 1.0 / n);
+	}
+	d->room_lost = d->ends_s[ev->pp - 1] / d->layer_s[ev->pp - 1];
+}
 
 /* Room and shortest times of each stage, whatever layers it would get: the cheapest kind of block counts. */
 static void caps(struct descent *d)
 {
 	struct evaluator *ev = d->ev;
-	double limit = d->best->step_s - ev->min_rest_s;
+	double limit = cut_s(ev->space, d->best) - ev->min_rest_s;
 
 	d->cap_after[ev->pp] = 0;
 	d->pass_after[ev->pp] = 0.0;
@@ -195,31 +219,95 @@ static void caps(struct descent *d)
 		d->pass_after[s] = d->pass_after[s + 1] + d->ends_s[s];
 		d->cheapest_after[s] = fmin(d->cheapest_after[s + 1], layer_s);
 	}
+	rooms(d);
 }
 
-/*
- * One micro-batch through all stages, at least, in any split that beats the best: the stages with the
- * shortest layers hold no more than their caps.
- */
-static double least_pass(const struct descent *d)
+/* Forwards of chunks that a rank runs before its first backward (Narayanan et al. 2021, schedules of Megatron-LM). */
+static double warm_up(const struct evaluator *ev, uint32_t s)
 {
-	uint32_t left = d->ev->n_layers;
+	double all = (double)ev->n_equal * ev->vpp;
+	double n = ev->vpp == 1 ? ev->pp - s : 2.0 * (ev->pp - s - 1) + (double)(ev->vpp - 1) * ev->pp + 1.0;
+
+	return n < all ? n : all;
+}
+
+/* Least sum of coef[s] a layer when stage s takes at most cap[s] of all. */
+static double least_fill(const struct descent *d, const double *coef)
+{
 	bool used[ADP_SEARCH_MAX_PIPE] = {false};
-	double sum = d->pass_after[0];
+	uint32_t left = d->ev->n_layers;
+	double sum = 0.0;
 
 	while (left) {
-		uint32_t pick = d->ev->pp;
+		uint32_t pick = d->ev->pp, take;
 
 		for (uint32_t s = 0; s < d->ev->pp; s++)
-			if (!used[s] && (pick == d->ev->pp || d->layer_s[s] < d->layer_s[pick]))
+			if (!used[s] && (pick == d->ev->pp || coef[s] < coef[pick]))
 				pick = s;
 		if (pick == d->ev->pp)
 			return INFINITY;
 		used[pick] = true;
-		sum += d->layer_s[pick] * (d->cap[pick] < left ? d->cap[pick] : left);
-		left -= d->cap[pick] < left ? d->cap[pick] : left;
+		take = d->cap[pick] < left ? d->cap[pick] : left;
+		sum += coef[pick] * take;
+		left -= take;
 	}
 	return sum;
+}
+
+/*
+ * A bound on every split that beats the best, for equal replicas and one kind of block. Rank m starts its first backward
+ * when one micro-batch has passed all forwards and the backwards behind m; what it has done by then are its warm-up
+ * forwards; the rest of its own work follows, and the backwards before it:
+ *   T >= sum f + n t_m - warm_m f_m / v + sum of b_i / v over i != m.
+ * The right side is linear in the layers; so is its mean over the ranks, weighted by their speed, and
+ * the least value under the caps puts layers where they cost least. Uneven chunks cost up to (v - 1) / v layers each.
+ */
+static double mean_bound(const struct descent *d)
+{
+	const struct evaluator *ev = d->ev;
+	double v = ev->vpp, n = ev->n_equal, speed = 0.0, bound = 0.0, coef[ADP_SEARCH_MAX_PIPE];
+	uint32_t last = ev->pp - 1;
+	uint8_t r = ev->recompute_order[0];
+
+	for (uint32_t s = 0; s < ev->pp; s++)
+		speed += 1.0 / (ev->fwd[s] + ev->bwd[s * ADP_N_RECOMPUTE + r]);
+	for (uint32_t s = 0; s < ev->pp; s++) {
+		double f = ev->fwd[s], b = ev->bwd[s * ADP_N_RECOMPUTE + r], w = 1.0 / (f + b) / speed, warm = warm_up(ev, s);
+
+		coef[s] = f + (1.0 - w) * b / v + w * (n * (f + b) - warm * f / v);
+		bound -= w * warm * (v - 1.0) / v * f + (1.0 - w) * (v - 1.0) / v * b;
+		if (s == 0 || s == last)
+			bound += ev->end_fwd[s] + w * (n * (ev->end_fwd[s] + ev->end_bwd[s]) - warm * ev->end_fwd[s]) +
+			         (1.0 - w) * ev->end_bwd[s];
+	}
+	return bound + least_fill(d, coef) + ev->min_rest_s;
+}
+
+/* The same from the slowest rank alone, which takes at least slowest_s for a micro-batch, wherever it stands. */
+static double slowest_bound(const struct descent *d, double slowest_s)
+{
+	const struct evaluator *ev = d->ev;
+	double v = ev->vpp, coef[ADP_SEARCH_MAX_PIPE], warm = 0.0, most_f = 0.0, rounding = 0.0, ends = 0.0, own;
+	uint8_t r = ev->recompute_order[0];
+
+	for (uint32_t s = 0; s < ev->pp; s++) {
+		double f = ev->fwd[s], b = ev->bwd[s * ADP_N_RECOMPUTE + r];
+
+		coef[s] = f + b / v;
+		warm = fmax(warm, warm_up(ev, s));
+		most_f = fmax(most_f, f);
+		rounding += (v - 1.0) / v * b;
+		ends += ev->end_fwd[s] + (v > 1.0 ? 0.0 : ev->end_bwd[s]);
+	}
+	rounding += (v - 1.0) / v * warm * most_f + warm * ev->end_excess_s / v;
+	own = ev->n_equal - ((warm - 1.0) * ev->fwd_share + 1.0) / v;
+	return own > 0.0 ? least_fill(d, coef) + ends - rounding + own * slowest_s + ev->min_rest_s : 0.0;
+}
+
+/* Forward time of n layers on a stage, at least. */
+static double least_forward(const struct evaluator *ev, uint32_t s, uint32_t n)
+{
+	return ev->n_blocks == 1 ? ev->end_fwd[s] + n * ev->fwd[s] : 0.0;
 }
 
 static void weigh_if_close(struct descent *d)
@@ -229,7 +317,7 @@ static void weigh_if_close(struct descent *d)
 
 	if (ev->equal && ev->n_kinds == 1) {
 		split_stages(ev, &d->split, 0);
-		if (adp_pipeline_bound(ev->stages, ev->pp, ev->vpp, ev->n_equal) + ev->min_rest_s >= d->best->step_s) {
+		if (adp_pipeline_bound(ev->stages, ev->pp, ev->vpp, ev->n_equal) + ev->min_rest_s >= cut_s(ev->space, d->best)) {
 			d->counts->bounded++;
 			return;
 		}
@@ -238,8 +326,11 @@ static void weigh_if_close(struct descent *d)
 	weigh(d->best, d->counts, ev, &d->split, &step_s);
 }
 
-/* False when the budget ran out. head_s: time of one micro-batch in the stages before. */
-static bool descend(struct descent *d, uint32_t s, uint32_t a, double head_s)
+/*
+ * False when the budget ran out. head_s: time of one micro-batch in the stages before, head_fwd_s its forward part;
+ * first_rest_s: what follows the last backward of stage 0.
+ */
+static bool descend(struct descent *d, uint32_t s, uint32_t a, double head_s, double head_fwd_s, double first_rest_s)
 {
 	struct evaluator *ev = d->ev;
 	uint32_t left = ev->n_layers - a, most, least;
@@ -259,7 +350,7 @@ static bool descend(struct descent *d, uint32_t s, uint32_t a, double head_s)
 	if (left > d->cap_after[s + 1] && left - d->cap_after[s + 1] > least)
 		least = left - d->cap_after[s + 1];
 	for (uint32_t n = most + 1; n-- > least;) {
-		double limit = d->best->step_s * (1.0 - 1e-12) - ev->min_rest_s, least_s, load, after = 0.0;
+		double limit = cut_s(ev->space, d->best) * (1.0 - 1e-12) - ev->min_rest_s, least_s, load, after = 0.0, rest_s;
 		uint8_t r;
 
 		if (!stage_recompute(ev, s, a, a + n, &r))
@@ -268,12 +359,24 @@ static bool descend(struct descent *d, uint32_t s, uint32_t a, double head_s)
 		/* the stages after s keep it waiting, less what it can do meanwhile: its warm-up forwards */
 		if (d->simple && s + 1 < ev->pp)
 			after = fmax(0.0, d->pass_after[s + 1] + (left - n) * d->cheapest_after[s + 1] -
-			                      (ev->pp - 1 - s) * least_s * ev->fwd_share);
-		if (load + head_s + after > limit)
+			                      (ev->pp - 1 - s) * (least_s * ev->fwd_share + ev->end_excess_s));
+		if (load + head_s + after + first_rest_s > limit)
 			continue;
+		if (s + 1 < ev->pp && d->room_after[s + 1] > 0.0 &&
+		    (limit - first_rest_s - head_s - least_s) * d->room_after[s + 1] * (1.0 + 1e-9) < left - n + d->room_lost)
+			continue;
+		rest_s = least_exposed(ev, s, n);
+		if (load + head_fwd_s + after + rest_s > limit)
+			continue;
+		if (s == 0) {
+			first_rest_s = rest_s;
+			if (load + after + first_rest_s > limit)
+				continue;
+		}
 		d->split.n_layers[s] = n;
 		d->split.recompute[s] = r;
-		if (!descend(d, s + 1, a + n, d->simple ? head_s + least_s : 0.0))
+		if (!descend(d, s + 1, a + n, d->simple ? head_s + least_s : 0.0,
+		             d->simple ? head_fwd_s + least_forward(ev, s, n) : 0.0, first_rest_s))
 			return false;
 	}
 	return true;
@@ -427,7 +530,7 @@ static bool partition(struct evaluator *ev, struct split *split, double *lo_s, d
 		return false;
 	trial = *split;
 	if (!isfinite(hi)) {
-		for (hi = lo * 1.02; !greedy(ev, hi, &trial); hi *= 1.3)
+		for (hi = fmax(lo, 1e-6) * 1.02; !greedy(ev, hi, &trial); hi *= 1.3)
 			;
 		*split = trial;
 	}
@@ -470,26 +573,26 @@ int composition_try(struct candidate *best, struct counts *counts, struct evalua
 		*open = true;
 		return ADP_OK;
 	}
-	lo = *bound_s - ev->min_rest_s;
-	if (!partition(ev, &split, &lo, best->step_s - ev->min_rest_s)) {
+	lo = fmax(*bound_s - ev->min_rest_s, 0.0);
+	if (!partition(ev, &split, &lo, cut_s(ev->space, best) - ev->min_rest_s)) {
 		counts->bounded++;
 		return ADP_OK;
 	}
 	*bound_s = fmax(*bound_s, lo + ev->min_rest_s);
 	descent_init(&d, best, counts, ev);
 	caps(&d);
-	if (d.simple) {
-		double per_batch = lo / ev->n_equal;
+	if (ev->equal && ev->n_kinds == 1 && ev->n_blocks == 1 && ev->pp > 1 && ev->n_equal >= ev->pp) {
+		uint32_t least = d.cap_after[1] < ev->n_layers ? ev->n_layers - d.cap_after[1] : 0;
 
-		*bound_s = fmax(*bound_s, lo - per_batch + least_pass(&d) - (ev->pp - 1) * ev->fwd_share * per_batch +
-		                              ev->min_rest_s);
+		*bound_s = fmax(*bound_s, fmax(mean_bound(&d), slowest_bound(&d, lo / ev->n_equal)) +
+		                              least_exposed(ev, 0, least));
 	}
-	if (*bound_s >= best->step_s) {
+	if (*bound_s >= cut_s(ev->space, best)) {
 		counts->bounded++;
 		return ADP_OK;
 	}
 	weigh(best, counts, ev, &split, &step_s);
-	*open = *bound_s < best->step_s;
+	*open = *bound_s < cut_s(ev->space, best);
 	return ADP_OK;
 }
 
@@ -512,15 +615,15 @@ int composition_finish(struct candidate *best, struct counts *counts, struct eva
 		}
 		complete = descend_interleaved(&d, 0, ev->n_layers);
 	} else {
-		lo = bound_s - ev->min_rest_s;
-		if (!partition(ev, &split, &lo, best->step_s - ev->min_rest_s)) {
+		lo = fmax(bound_s - ev->min_rest_s, 0.0);
+		if (!partition(ev, &split, &lo, cut_s(ev->space, best) - ev->min_rest_s)) {
 			counts->bounded++;
 			return ADP_OK;
 		}
 		weigh(best, counts, ev, &split, &step_s);
 		exchange(best, counts, ev, &split, step_s, &ops, cost_ops(ev));
 		caps(&d);
-		complete = descend(&d, 0, 0, 0.0);
+		complete = descend(&d, 0, 0, 0.0, 0.0, 0.0);
 	}
 	if (!complete && bound_s < counts->open_bound_s)
 		counts->open_bound_s = bound_s;

@@ -113,6 +113,36 @@ static double composition_bound(const struct branch *b, const double *stages, do
 	return fill_and_drain(b, stages, pp, n_micro, work_whole_layers(&b->work, stages, cap, per_batch));
 }
 
+/* Could the stages hold all layers, by memory and by the time of the best plan so far? */
+static bool layers_could_fit(struct branch *b, const struct composition *comp)
+{
+	uint32_t n_micro = (uint32_t)((b->n_batches + comp->dp - 1) / comp->dp), n_blocks = b->space->model->n_blocks;
+	double limit = (cut_s(b->space, b->best) - b->space->engine->step_fixed_s) / n_micro, layers = 0.0;
+	double by_time[ADP_SEARCH_MAX_TYPES], shard = (double)comp->dp * b->sc->shape.cp;
+
+	for (uint32_t t = 0; t < b->n_types; t++) {
+		double layer_s = INFINITY;
+
+		for (uint32_t k = 0; k < n_blocks; k++)
+			if (b->work.amount[k] > 0.0)
+				layer_s = fmin(layer_s, b->work.time_s[t][k]);
+		by_time[t] = comp->n_groups > 1 ? INFINITY : limit / layer_s * (1.0 + 1e-9);
+	}
+	for (uint32_t s = 0; s < comp->pp; s++) {
+		double most = INFINITY, in_flight = adp_pipeline_in_flight(s, comp->pp, b->unit->vpp, n_micro);
+
+		for (uint32_t g = 0; g < comp->n_groups; g++) {
+			uint32_t t = comp->group[g].stage_type[s];
+
+			most = fmin(most, fmin(layer_room_layers(&b->room[t], shard, in_flight), floor(by_time[t])));
+		}
+		layers += most;
+		if (layers >= b->space->model->n_layers)
+			return true;
+	}
+	return false;
+}
+
 /* A list that is full keeps the bound, so that the gap stays true. */
 static int keep_open(struct branch *b, const struct composition *comp, double bound_s)
 {

@@ -27,6 +27,7 @@ int evaluator_create(struct evaluator **out, const struct space *space, struct a
 	ev->stages = adp_calloc(ADP_SEARCH_MAX_CHUNKS, sizeof *ev->stages);
 	ev->run_first = adp_calloc(ev->n_layers + 2, sizeof *ev->run_first);
 	ev->run_n = adp_calloc(ev->n_layers + 2, sizeof *ev->run_n);
+	ev->most_head = adp_calloc((size_t)(ADP_SEARCH_MAX_PIPE + 1) * (ev->n_layers + 1u), sizeof *ev->most_head);
 	ev->pipe_end = adp_calloc(ADP_SEARCH_MAX_PIPE, sizeof *ev->pipe_end);
 	ev->cache_key = adp_calloc(MEMORY_CACHE, sizeof *ev->cache_key);
 	ev->cache_value = adp_calloc(MEMORY_CACHE, sizeof *ev->cache_value);
@@ -36,7 +37,7 @@ int evaluator_create(struct evaluator **out, const struct space *space, struct a
 	ev->detail_cells = adp_calloc(2 * cells, sizeof *ev->detail_cells);
 	ev->detail_class = adp_calloc(2 * cells, sizeof *ev->detail_class);
 	*out = ev;
-	if (!ev->run_first || !ev->run_n || !ev->cls || !ev->fwd || !ev->bwd || !ev->end_fwd || !ev->end_bwd || !ev->send_fwd || !ev->send_bwd ||
+	if (!ev->most_head || !ev->run_first || !ev->run_n || !ev->cls || !ev->fwd || !ev->bwd || !ev->end_fwd || !ev->end_bwd || !ev->send_fwd || !ev->send_bwd ||
 	    !ev->stages || !ev->pipe_end || !ev->cache_key || !ev->cache_value || !ev->detail_memory ||
 	    !ev->detail_usable || !ev->detail_end || !ev->detail_cells || !ev->detail_class) {
 		evaluator_destroy(ev);
@@ -50,6 +51,7 @@ void evaluator_destroy(struct evaluator *ev)
 {
 	if (!ev)
 		return;
+	adp_free(ev->most_head);
 	adp_free(ev->run_first);
 	adp_free(ev->run_n);
 	adp_free(ev->cls);

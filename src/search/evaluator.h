@@ -62,6 +62,7 @@ struct evaluator {
 	double fwd_share, end_excess_s;
 	double min_rest_s;           /* of the step, beside the pipeline: what every split pays */
 	/* scratch */
+	double *most_head;           /* [stage * (n_layers + 1) + layers before] */
 	uint32_t *run_first, *run_n;
 	struct adp_pipe_stage *stages;
 	double *pipe_scratch, *pipe_end;

@@ -8,7 +8,7 @@
 /* Parts of the search; docs/internals/search.md tells how they fit. */
 
 enum { ADP_SEARCH_MAX_TYPES = 8, ADP_SEARCH_MAX_PIPE = 128, ADP_SEARCH_MAX_KINDS = 24,
-       ADP_SEARCH_MAX_BLOCKS = 8, ADP_SEARCH_MAX_CHUNKS = 1024 };
+       ADP_SEARCH_MAX_BLOCKS = 8, ADP_SEARCH_MAX_CHUNKS = 1024, ADP_SEARCH_MAX_LAYERS = 1024 };
 
 /* ---- slots: the GPUs of one tensor x context parallel group ------------------------- */
 

@@ -514,6 +514,9 @@ int space_build(struct space *out, const struct adp_model *model, const struct a
 	if (model->n_blocks > ADP_SEARCH_MAX_BLOCKS)
 		return adp_fail(err, ADP_ELIMIT, "%s has %u kinds of blocks; at most %d are supported", model->name,
 		                model->n_blocks, ADP_SEARCH_MAX_BLOCKS);
+	if (model->n_layers > ADP_SEARCH_MAX_LAYERS)
+		return adp_fail(err, ADP_ELIMIT, "%s has %u layers; at most %d are supported", model->name, model->n_layers,
+		                ADP_SEARCH_MAX_LAYERS);
 	if (!(engine->precision_mask & (1u << train->precision)))
 		return adp_fail(err, ADP_EINVAL, "--precision %s: %s %s does not train in it",
 		                adp_precision_name(train->precision), engine->name, engine->version);

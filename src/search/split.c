@@ -159,37 +159,14 @@ struct descent {
 	struct counts *counts;
 	struct evaluator *ev;
 	struct split split;
+	bool table;  /* ev->most_head is filled */
 	bool simple; /* plain 1F1B, one kind of replica, at least as many micro-batches as stages */
 	uint32_t cap[ADP_SEARCH_MAX_PIPE], cap_after[ADP_SEARCH_MAX_PIPE + 1];
 	double ends_s[ADP_SEARCH_MAX_PIPE], layer_s[ADP_SEARCH_MAX_PIPE]; /* per micro-batch, at least */
 	double pass_after[ADP_SEARCH_MAX_PIPE + 1]; /* ends of the stages from s on */
 	double cheapest_after[ADP_SEARCH_MAX_PIPE + 1]; /* layer time of the stages from s on */
-	double room_after[ADP_SEARCH_MAX_PIPE + 1]; /* layers of the stages from s on, per second of limit less head; 0 unknown */
-	double room_lost;                           /* layers whose time the tail takes */
 	int64_t leaves, nodes;
 };
-
-/*
- * Stage i can be busy from the end of the head before it, so n t_i <= limit - head_i, and head_{i+1} = head_i + t_i. Filling
- * each stage in turn to the brim holds the most layers as long as one layer more on a stage costs those after it less
- * than a layer altogether; then what is left shrinks by (1 - 1 / n) a stage.
- */
-static void rooms(struct descent *d)
-{
-	const struct evaluator *ev = d->ev;
-	double n = ev->n_equal, inverse = 0.0;
-
-	d->room_after[ev->pp] = d->room_lost = 0.0;
-	for (uint32_t s = ev->pp; d->simple && ev->n_blocks == 1 && s-- > 0;) {
-		if (inverse * d->layer_s[s] > n) {
-			memset(d->room_after, 0, sizeof d->room_after);
-			return;
-		}
-		inverse += 1.0 / d->layer_s[s];
-		d->room_after[s] = 1.0 / (n * d->layer_s[s]) + d->room_after[s + 1] * (1.0 - 1.0 / n);
-	}
-	d->room_lost = d->ends_s[ev->pp - 1] / d->layer_s[ev->pp - 1];
-}
 
 /* Room and shortest times of each stage, whatever layers it would get: the cheapest kind of block counts. */
 static void caps(struct descent *d)
@@ -219,7 +196,6 @@ static void caps(struct descent *d)
 		d->pass_after[s] = d->pass_after[s + 1] + d->ends_s[s];
 		d->cheapest_after[s] = fmin(d->cheapest_after[s + 1], layer_s);
 	}
-	rooms(d);
 }
 
 /* Forwards of chunks that a rank runs before its first backward (Narayanan et al. 2021, schedules of Megatron-LM). */
@@ -310,6 +286,71 @@ static double least_forward(const struct evaluator *ev, uint32_t s, uint32_t n)
 	return ev->n_blocks == 1 ? ev->end_fwd[s] + n * ev->fwd[s] : 0.0;
 }
 
+/*
+ * Largest time of one micro-batch in the stages before s, with a layers placed, from which the rest can still be placed within
+ * the limit: ev->most_head[s][a]. The head is all that the stages before tell those after, and a smaller one is never
+ * worse, so the table is exact for what descend() checks. False when nothing beats the limit.
+ */
+static bool head_table(struct descent *d, double limit)
+{
+	struct evaluator *ev = d->ev;
+	uint32_t n_layers = ev->n_layers, width = n_layers + 1;
+	uint32_t first = d->cap_after[1] < n_layers ? n_layers - d->cap_after[1] : 0;
+
+	d->table = d->simple && ev->n_blocks == 1;
+	if (!d->table)
+		return true;
+	limit -= ev->min_rest_s + least_exposed(ev, 0, first);
+	for (uint32_t a = 0; a <= n_layers; a++)
+		ev->most_head[ev->pp * width + a] = a == n_layers ? INFINITY : -INFINITY;
+	for (uint32_t s = ev->pp; s-- > 0;) {
+		uint32_t most = d->cap[s] < n_layers ? d->cap[s] : n_layers;
+		double load[ADP_SEARCH_MAX_LAYERS + 1], time_s[ADP_SEARCH_MAX_LAYERS + 1];
+
+		for (uint32_t n = 0; n <= most; n++) {
+			uint8_t r;
+
+			if (n < stage_least(ev, s) || !stage_recompute(ev, s, 0, n, &r)) {
+				load[n] = INFINITY;
+				time_s[n] = 0.0;
+				continue;
+			}
+			load[n] = stage_load(ev, s, 0, n, r, &time_s[n]);
+		}
+		for (uint32_t a = 0; a <= n_layers; a++) {
+			double head = -INFINITY;
+
+			for (uint32_t n = 0; n <= most && a + n <= n_layers; n++) {
+				double after = 0.0, next = ev->most_head[(s + 1) * width + a + n] - time_s[n], own;
+
+				if (!(next > head))
+					continue;
+				if (s + 1 < ev->pp)
+					after = fmax(0.0, d->pass_after[s + 1] + (n_layers - a - n) * d->cheapest_after[s + 1] -
+					                      (ev->pp - 1 - s) * (time_s[n] * ev->fwd_share + ev->end_excess_s));
+				own = limit - load[n] - after;
+				head = fmax(head, own < next ? own : next);
+			}
+			ev->most_head[s * width + a] = head;
+		}
+	}
+	return ev->most_head[0] >= 0.0;
+}
+
+/* The smallest limit that the table allows, from below. */
+static double table_bound(struct descent *d, double lo, double hi)
+{
+	for (uint32_t i = 0; i < 8 && hi - lo > 1e-3 * hi; i++) {
+		double mid = 0.5 * (lo + hi);
+
+		if (head_table(d, mid))
+			hi = mid;
+		else
+			lo = mid;
+	}
+	return lo;
+}
+
 static void weigh_if_close(struct descent *d)
 {
 	struct evaluator *ev = d->ev;
@@ -337,6 +378,8 @@ static bool descend(struct descent *d, uint32_t s, uint32_t a, double head_s, do
 
 	if (d->nodes-- <= 0 || d->leaves <= 0)
 		return false;
+	if (d->table && head_s > ev->most_head[s * (ev->n_layers + 1) + a] * (1.0 + 1e-12))
+		return true;
 	if (s == ev->pp) {
 		weigh_if_close(d);
 		return true;
@@ -361,9 +404,6 @@ static bool descend(struct descent *d, uint32_t s, uint32_t a, double head_s, do
 			after = fmax(0.0, d->pass_after[s + 1] + (left - n) * d->cheapest_after[s + 1] -
 			                      (ev->pp - 1 - s) * (least_s * ev->fwd_share + ev->end_excess_s));
 		if (load + head_s + after + first_rest_s > limit)
-			continue;
-		if (s + 1 < ev->pp && d->room_after[s + 1] > 0.0 &&
-		    (limit - first_rest_s - head_s - least_s) * d->room_after[s + 1] * (1.0 + 1e-9) < left - n + d->room_lost)
 			continue;
 		rest_s = least_exposed(ev, s, n);
 		if (load + head_fwd_s + after + rest_s > limit)
@@ -587,6 +627,8 @@ int composition_try(struct candidate *best, struct counts *counts, struct evalua
 		*bound_s = fmax(*bound_s, fmax(mean_bound(&d), slowest_bound(&d, lo / ev->n_equal)) +
 		                              least_exposed(ev, 0, least));
 	}
+	if (*bound_s < cut_s(ev->space, best) && !head_table(&d, cut_s(ev->space, best)))
+		*bound_s = cut_s(ev->space, best);
 	if (*bound_s >= cut_s(ev->space, best)) {
 		counts->bounded++;
 		return ADP_OK;
@@ -623,7 +665,9 @@ int composition_finish(struct candidate *best, struct counts *counts, struct eva
 		weigh(best, counts, ev, &split, &step_s);
 		exchange(best, counts, ev, &split, step_s, &ops, cost_ops(ev));
 		caps(&d);
-		complete = descend(&d, 0, 0, 0.0, 0.0, 0.0);
+		complete = !head_table(&d, cut_s(ev->space, best)) || descend(&d, 0, 0, 0.0, 0.0, 0.0);
+		if (!complete && d.table)
+			bound_s = table_bound(&d, bound_s, cut_s(ev->space, best));
 	}
 	if (!complete && bound_s < counts->open_bound_s)
 		counts->open_bound_s = bound_s;

@@ -420,6 +420,21 @@ static uint64_t key_hash(const struct memory_key *key)
 	return h;
 }
 
+/* Chunks of one rank differ by a layer, so the average of chunks in flight is not the peak. */
+static double interleaved_flight(const struct evaluator *ev, uint32_t s, const uint16_t *count)
+{
+	double size[ADP_SEARCH_MAX_CHUNKS];
+	uint32_t n = 0, n_micro = (uint32_t)((ev->n_batches + ev->comp->dp - 1) / ev->comp->dp);
+
+	for (uint32_t b = 0; b < ev->n_blocks; b++)
+		n += count[b];
+	if (n == 0)
+		return ev->in_flight[s];
+	for (uint32_t c = 0; c < ev->vpp; c++)
+		size[c] = chunk_layers(n, ev->vpp, c);
+	return adp_pipeline_alive_peak(size, s, ev->pp, ev->vpp, n_micro) / n;
+}
+
 double stage_bytes(struct evaluator *ev, uint32_t s, const uint16_t *count, uint8_t recompute, struct adp_memory *out)
 {
 	const struct adp_model *model = ev->space->model;
@@ -434,6 +449,10 @@ double stage_bytes(struct evaluator *ev, uint32_t s, const uint16_t *count, uint
 	memset(&key, 0, sizeof key);
 	key.sc = ev->sc;
 	key.in_flight = ev->in_flight[s];
+	if (ev->vpp > 1) {
+		key.rank = (uint16_t)s;
+		key.pp = (uint16_t)ev->pp;
+	}
 	key.shard = ev->shard;
 	key.expert_shard = ev->expert_shard;
 	memcpy(key.count, count, ev->n_blocks * sizeof *count);
@@ -480,7 +499,7 @@ double stage_bytes(struct evaluator *ev, uint32_t s, const uint16_t *count, uint
 	opts = (struct adp_memory_opts){.zero_stage = ev->unit->zero_stage,
 	                                .shard_gpus = ev->shard,
 	                                .expert_shard_gpus = ev->expert_shard,
-	                                .in_flight = ev->in_flight[s],
+	                                .in_flight = ev->vpp > 1 ? interleaved_flight(ev, s, count) : ev->in_flight[s],
 	                                .recompute = (enum adp_recompute)recompute,
 	                                .flash = ev->flash[s],
 	                                .tied_head_here = model->tied_embeddings && ev->pp > 1 && s + 1 == ev->pp,

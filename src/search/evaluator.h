@@ -15,6 +15,7 @@ struct memory_key {
 	double in_flight;
 	uint32_t shard, expert_shard;
 	uint16_t count[ADP_SEARCH_MAX_BLOCKS];
+	uint16_t rank, pp;           /* interleaved only */
 	uint8_t recompute, zero_stage, ends, flash, vpp, groups;
 };
 

@@ -15,11 +15,14 @@
 
 enum { ADVICE_MAX = 3, SEQ_LEAST = 256, GROWTH_MAX = 64, BATCH_GROWTH_MAX = 16, GPUS_MAX = 131072 };
 
+/* A search that went through everything says only that nothing fits. */
+#define NOT_MEMORY ", whatever the memory: degrees, batch and GPUs leave no legal combination"
+
 /* "If memory were no limit". */
 static const double no_limit = 1e6;
 
 /* The memory that would be enough is told this exactly. */
-static const double memory_step = 1.02;
+static const double memory_step = 1.03;
 
 struct advice {
 	const struct adp_model *model;
@@ -42,20 +45,42 @@ struct trial {
 	double memory_scale;
 };
 
+static bool pinned(const struct adp_pin *pin)
+{
+	return pin->min || pin->max;
+}
+
 static void trial_init(struct trial *out, const struct advice *a)
 {
 	*out = (struct trial){a->cluster, *a->train, *a->opts, 1.0};
 	out->train.deadline_s = 0.0;
 }
 
+/*
+ * What fits at all also fits with the leanest of the values that the user left open: full recomputation,
+ * micro-batches of one sequence, no virtual pipeline. Those need the least memory and no rule prefers others.
+ */
+static void make_lean(struct trial *trial, const struct advice *a)
+{
+	if (trial->opts.recompute < 0 && a->opts->recompute < 0 &&
+	    a->engine->recompute_mask & (1u << ADP_RECOMPUTE_FULL))
+		trial->opts.recompute = ADP_RECOMPUTE_FULL;
+	if (!pinned(&trial->opts.micro_batch) && !pinned(&a->opts->micro_batch))
+		trial->opts.micro_batch = (struct adp_pin){1, 1};
+	if (!pinned(&trial->opts.vpp) && !pinned(&a->opts->vpp))
+		trial->opts.vpp = (struct adp_pin){1, 1};
+}
+
 /* *plan: some plan that fits, or NULL. Other failures than "no" are returned. */
 static int attempt(struct adp_plan **plan, struct advice *a, const struct trial *trial, struct adp_error *why)
 {
 	struct search_knobs knobs = {.memory_scale = trial->memory_scale, .any_plan = true};
+	struct trial lean = *trial;
 	struct adp_error err = {0};
-	int rc = search_with(plan, a->model, trial->cluster, a->engine, a->tables, &trial->train, &trial->opts, &knobs,
-	                     &err);
+	int rc;
 
+	make_lean(&lean, a);
+	rc = search_with(plan, a->model, lean.cluster, a->engine, a->tables, &lean.train, &lean.opts, &knobs, &err);
 	if (rc == ADP_OK)
 		return ADP_OK;
 	*plan = NULL;
@@ -98,11 +123,6 @@ static void add_advice(struct advice *a, const char *format, ...)
 }
 
 /* ---- pins ------------------------------------------------------------------------------------- */
-
-static bool pinned(const struct adp_pin *pin)
-{
-	return pin->min || pin->max;
-}
 
 struct pin_of {
 	const char *flag;
@@ -251,6 +271,7 @@ static int advise_switches(struct advice *a)
 static int advise_exclude(struct advice *a, uint32_t skip)
 {
 	const char **left = adp_arena_calloc(&a->scratch, a->opts->n_exclude, sizeof *left);
+	const char *name = a->opts->exclude[skip];
 	struct trial trial;
 	uint32_t n = 0;
 	bool yes;
@@ -262,11 +283,14 @@ static int advise_exclude(struct advice *a, uint32_t skip)
 	for (uint32_t i = 0; i < a->opts->n_exclude; i++)
 		if (i != skip)
 			left[n++] = a->opts->exclude[i];
+	for (uint32_t t = 0; t < a->cluster->n_types; t++)
+		if (strcmp(name, a->cluster->types[t].name) == 0)
+			name = label(&a->cluster->types[t]);
 	trial.opts.exclude = left;
 	trial.opts.n_exclude = n;
 	rc = fits(&yes, a, &trial);
 	if (rc == ADP_OK && yes)
-		add_advice(a, "no --exclude %s", a->opts->exclude[skip]);
+		add_advice(a, "no --exclude %s", name);
 	return rc;
 }
 
@@ -478,37 +502,44 @@ static int advise_gpus(struct advice *a)
 
 /* ---- memory ---------------------------------------------------------------------------------------------- */
 
-/* The smallest factor on all GPUs' memory that lets a plan in; INFINITY when none up to the limit does. */
-static int memory_needed(double *out, struct advice *a)
+/* How much of its GPUs' memory a plan takes. */
+static double fullness(const struct adp_plan *plan)
+{
+	double most = 0.0;
+
+	for (uint32_t s = 0; s < plan->pp; s++)
+		most = fmax(most, (double)plan->stages[s].memory.peak_bytes / (double)plan->stages[s].usable_bytes);
+	return most;
+}
+
+/*
+ * The smallest factor on all GPUs' memory that lets a plan in, between a factor that does not and one that
+ * a plan was seen to need.
+ */
+static int memory_needed(double *out, struct advice *a, double seen)
 {
 	struct trial trial;
-	double low = 1.0, high = 1.0;
-	bool yes = false;
+	double low = 1.0, high = seen;
 	int rc = ADP_OK;
 
 	trial_init(&trial, a);
-	while (rc == ADP_OK && !yes && high < no_limit) {
-		low = high;
-		high *= 2.0;
-		trial.memory_scale = high;
-		rc = fits(&yes, a, &trial);
-	}
-	*out = yes ? high : (double)INFINITY;
-	while (rc == ADP_OK && yes && high / low > memory_step) {
-		bool enough_memory;
+	while (rc == ADP_OK && high / low > memory_step) {
+		struct adp_plan *plan;
 
 		trial.memory_scale = sqrt(low * high);
-		rc = fits(&enough_memory, a, &trial);
-		if (enough_memory)
-			high = trial.memory_scale;
+		rc = attempt(&plan, a, &trial, NULL);
+		if (rc == ADP_OK && plan)
+			high = fmin(trial.memory_scale, fullness(plan));
 		else
 			low = trial.memory_scale;
-		*out = high;
+		if (rc == ADP_OK)
+			adp_plan_destroy(plan);
 	}
+	*out = high;
 	return rc;
 }
 
-/* "4 RTXA6000 (43.7 GiB usable of each, 96 GiB needed)" */
+/* "4 A6000 (42.2 GiB usable each, 357 GiB needed)" */
 static void add_memory(struct adp_strbuf *out, const struct advice *a, double times)
 {
 	const struct adp_cluster *c = a->cluster;
@@ -524,10 +555,11 @@ static void add_memory(struct adp_strbuf *out, const struct advice *a, double ti
 			continue;
 		for (uint32_t i = 0; i < c->n_nodes; i++)
 			n += c->nodes[i].type == t ? c->nodes[i].n_gpus : 0;
-		adp_strbuf_addf(out, "%s%" PRIu64 " %s of %s usable each", separator, n, label(&c->types[t]),
+		adp_strbuf_addf(out, "%s%" PRIu64 " %s (%s usable each", separator, n, label(&c->types[t]),
 		                adp_format_bytes(usable, sizeof usable, bytes));
 		if (isfinite(times))
 			adp_strbuf_addf(out, ", %s needed", adp_format_bytes(need, sizeof need, bytes * times));
+		adp_strbuf_add(out, ")");
 		separator = " + ";
 	}
 }
@@ -560,7 +592,7 @@ int search_advice(const struct adp_model *model, const struct adp_cluster *clust
 	struct adp_plan *plan;
 	struct trial trial;
 	double times = INFINITY;
-	bool by_memory;
+	bool by_memory, searched;
 	int rc;
 
 	trial_init(&trial, &a);
@@ -569,9 +601,10 @@ int search_advice(const struct adp_model *model, const struct adp_cluster *clust
 	if (rc != ADP_OK)
 		return rc;
 	by_memory = plan != NULL;
-	adp_plan_destroy(plan);
+	searched = strncmp(why.text, "no plan of ", 11) == 0; /* and not refused before the search */
 	if (by_memory)
-		rc = memory_needed(&times, &a);
+		rc = memory_needed(&times, &a, fullness(plan));
+	adp_plan_destroy(plan);
 	if (rc == ADP_OK)
 		rc = advise(&a);
 	if (rc == ADP_OK) {
@@ -586,8 +619,8 @@ int search_advice(const struct adp_model *model, const struct adp_cluster *clust
 			              a.n ? "What would fit: " : "More GPUs of these types do not help; take GPUs with more memory",
 			              a.n ? a.text.text : "");
 		else
-			rc = adp_fail(err, ADP_EINFEASIBLE, "%s%s%s", why.text, a.n ? ". What would do: " : "",
-			              a.n ? a.text.text : "");
+			rc = adp_fail(err, ADP_EINFEASIBLE, "%s%s%s%s", why.text, searched ? NOT_MEMORY : "",
+			              a.n ? ". What would do: " : "", a.n ? a.text.text : "");
 	}
 	adp_strbuf_fini(&memory);
 	adp_strbuf_fini(&a.text);

@@ -88,10 +88,14 @@ static int step_parts(struct adp_plan_step *step, struct evaluator *ev, const st
 	stage_causes(ev, &causes, cand, share->kind, s);
 	exchange = rest->reduce_s + rest->gather_s;
 	memset(step, 0, sizeof *step);
-	step->tp_s = n * fmin(causes.tp, causes.total);
-	step->cp_s = n * fmin(causes.cp, causes.total);
-	step->ep_s = n * fmin(causes.ep, causes.total);
-	step->compute_s = fmax(0.0, n * causes.total - step->tp_s - step->cp_s - step->ep_s);
+	/* a stage with little beside the ends has less communication backward than the passes of its blocks suggest */
+	causes.tp = fmin(causes.tp, causes.total);
+	causes.cp = fmin(causes.cp, causes.total - causes.tp);
+	causes.ep = fmin(causes.ep, causes.total - causes.tp - causes.cp);
+	step->tp_s = n * causes.tp;
+	step->cp_s = n * causes.cp;
+	step->ep_s = n * causes.ep;
+	step->compute_s = n * (causes.total - causes.tp - causes.cp - causes.ep);
 	step->p2p_s = end_s - no_sends_s;
 	step->bubble_s = fmax(0.0, no_sends_s - n * busy);
 	/* ZeRO's traffic inside the micro-batches is data-parallel traffic too */

@@ -31,11 +31,6 @@ struct branch {
 	uint32_t dp, share[ADP_SEARCH_MAX_TYPES]; /* stages (or replicas) of each type */
 };
 
-static bool pin_allows(const struct adp_pin *pin, uint64_t value)
-{
-	return (!pin->min && !pin->max) || (value >= pin->min && value <= pin->max);
-}
-
 static bool all_required(const struct branch *b)
 {
 	for (uint32_t t = 0; t < b->n_types; t++)
@@ -51,7 +46,7 @@ static bool composition_legal(const struct branch *b, const struct composition *
 	const struct adp_engine *engine = space->engine;
 	const struct adp_shape *shape = &b->sc->shape;
 	uint64_t gpus = (uint64_t)comp->dp * comp->pp * b->sc->slots->size;
-	bool equal = !engine->uneven_micro_batches || space->opts->equal_batches || b->unit->zero_stage >= 2;
+	bool equal = equal_batches(space, b->unit);
 	uint32_t mask = comp->pp > 1 ? engine->zero_mask_with_pipeline : engine->zero_mask;
 
 	if (!pin_allows(&space->opts->dp, comp->dp) || !pin_allows(&space->opts->pp, comp->pp) ||
@@ -297,7 +292,7 @@ static int try_replicas(struct branch *b, uint32_t pp)
 {
 	struct composition comp;
 	const struct adp_engine *engine = b->space->engine;
-	bool equal = !engine->uneven_micro_batches || b->space->opts->equal_batches || b->unit->zero_stage >= 2;
+	bool equal = equal_batches(b->space, b->unit);
 	double slots[ADP_SEARCH_MAX_TYPES] = {0}, bound_s;
 
 	memset(&comp, 0, sizeof comp);
@@ -326,11 +321,6 @@ static int try_replicas(struct branch *b, uint32_t pp)
 		bound_s = fmax(bound_s, (double)b->n_batches / comp.dp * work_bound(&b->work, one, INFINITY));
 	}
 	return try_composition(b, &comp, bound_s + engine->step_fixed_s);
-}
-
-static bool equal_batches(const struct branch *b)
-{
-	return !b->space->engine->uneven_micro_batches || b->space->opts->equal_batches || b->unit->zero_stage >= 2;
 }
 
 /*
@@ -391,7 +381,7 @@ static int search_replicas(struct branch *b, uint32_t pp)
 {
 	int rc = ADP_OK;
 
-	if (!equal_batches(b) && b->n_all <= small_fleet_slots) {
+	if (!equal_batches(b->space, b->unit) && b->n_all <= small_fleet_slots) {
 		memset(b->share, 0, sizeof b->share);
 		return branch_replicas(b, pp, 0, 0);
 	}
@@ -409,7 +399,7 @@ static int search_replicas(struct branch *b, uint32_t pp)
 			pace = fmax(pace, work_bound(&b->work, one, INFINITY));
 			most += b->n[t] / pp;
 		}
-		if (!equal_batches(b)) {
+		if (!equal_batches(b->space, b->unit)) {
 			if (fill_replicas(b, pp, set, most))
 				rc = try_replicas(b, pp);
 			if (rc != ADP_OK)
@@ -491,7 +481,7 @@ static int dp_choices(struct dp_choice **out, uint32_t *n, const struct branch *
 	for (uint32_t dp = 1; dp <= limit; dp++) {
 		double stages[ADP_SEARCH_MAX_TYPES] = {0};
 
-		if (((equal_batches(b) || b->space->engine->batch_divides_evenly) && b->n_batches % dp) ||
+		if (((equal_batches(b->space, b->unit) || b->space->engine->batch_divides_evenly) && b->n_batches % dp) ||
 		    !dp_worth_trying(b, dp) || !pin_allows(&b->space->opts->dp, dp))
 			continue;
 		for (uint32_t t = 0; t < b->n_types; t++)

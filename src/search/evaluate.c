@@ -330,10 +330,12 @@ int evaluator_open(struct evaluator *ev, const struct unit *unit, const struct c
 	ev->pp = comp->pp;
 	ev->vpp = unit->vpp;
 	ev->n_batches = unit_batches(space, unit);
-	ev->equal = !engine->uneven_micro_batches || space->opts->equal_batches || unit->zero_stage >= 2;
+	ev->equal = equal_batches(space, unit);
 	n_max = (uint32_t)((ev->n_batches + comp->dp - 1) / comp->dp);
 	ev->n_equal = n_max;
 	columns(ev);
+	/* replicas that are all alike end with those that run the most, whoever runs one less */
+	ev->equal = ev->equal || ev->n_kinds == 1;
 	ev->n_recompute = 0;
 	if (unit->recompute >= 0)
 		ev->recompute_order[ev->n_recompute++] = (uint8_t)unit->recompute;
@@ -701,102 +703,110 @@ static double kind_end(struct evaluator *ev, const struct split *split, const do
 	return end;
 }
 
+/* End of the step of each kind as an affine law of its count, exact once the pipeline is in its steady state. */
+struct pace {
+	double base_s, slope_s;
+	uint32_t n, fewer; /* count of the kind, and replicas of it that run one less */
+};
+
+static double pace_end(const struct pace *p, uint32_t n)
+{
+	return p->base_s + p->slope_s * n;
+}
+
+/* The kind to give a micro-batch to (ends soonest), or to take one from (ends last); n_kinds when none can. */
+static uint32_t pick_kind(const struct evaluator *ev, const struct pace *pace, uint32_t least, bool give)
+{
+	uint32_t pick = ev->n_kinds;
+	double best = 0.0;
+
+	for (uint32_t k = 0; k < ev->n_kinds; k++) {
+		double e = pace_end(&pace[k], pace[k].n + give);
+
+		if (!give && (pace[k].n == least || pace[k].fewer == ev->kinds[k].n_replicas))
+			continue;
+		if (pick == ev->n_kinds || (give ? e < best : e > best)) {
+			pick = k;
+			best = e;
+		}
+	}
+	return pick;
+}
+
 /*
- * Micro-batches per replica that end soonest: the largest counts under a time limit, the limit found by
- * bisection on the affine law of each kind and settled with exact ends.
+ * Micro-batches per replica that end soonest: the largest counts under a time limit, from the affine laws; then
+ * given to the kind that ends soonest until all are placed, and what is over taken from single replicas of the
+ * kinds that end last.
  */
+static bool counts_settle(const struct evaluator *ev, struct pace *pace, uint32_t least)
+{
+	double rate = 0.0, offset = 0.0, limit;
+	uint64_t total = 0;
+
+	for (uint32_t k = 0; k < ev->n_kinds; k++) {
+		rate += ev->kinds[k].n_replicas / pace[k].slope_s;
+		offset += ev->kinds[k].n_replicas * pace[k].base_s / pace[k].slope_s;
+	}
+	limit = ((double)ev->n_batches + offset) / rate;
+	for (uint32_t k = 0; k < ev->n_kinds; k++) {
+		double n = floor((limit - pace[k].base_s) / pace[k].slope_s);
+
+		pace[k].n = n < least ? least : (uint32_t)n;
+		pace[k].fewer = 0;
+		total += (uint64_t)pace[k].n * ev->kinds[k].n_replicas;
+	}
+	while (total < ev->n_batches) {
+		uint32_t k = pick_kind(ev, pace, least, true);
+
+		pace[k].n++;
+		total += ev->kinds[k].n_replicas;
+	}
+	while (total > ev->n_batches) {
+		uint32_t k = pick_kind(ev, pace, least, false);
+		uint64_t take;
+
+		if (k == ev->n_kinds)
+			return false;
+		take = ev->kinds[k].n_replicas - pace[k].fewer;
+		take = take < total - ev->n_batches ? take : total - ev->n_batches;
+		pace[k].fewer += (uint32_t)take;
+		total -= take;
+		/* a whole kind that gave one may give another */
+		if (pace[k].fewer == ev->kinds[k].n_replicas) {
+			pace[k].n--;
+			pace[k].fewer = 0;
+		}
+	}
+	return true;
+}
+
 static double uneven_shares(struct evaluator *ev, const struct split *split, const double *rest,
                             const double *hideable)
 {
-	double base[ADP_SEARCH_MAX_KINDS], slope[ADP_SEARCH_MAX_KINDS], limit, worst = 0.0;
-	uint32_t n[ADP_SEARCH_MAX_KINDS], least = ev->pp > 1 ? ev->pp : 1;
-	uint64_t total = 0, need = ev->n_batches;
+	struct pace pace[ADP_SEARCH_MAX_KINDS];
+	uint32_t least = ev->pp > 1 && !ev->space->engine->fewer_batches_than_stages ? ev->pp : 1;
+	double worst = 0.0;
 
 	if (ev->n_batches < (uint64_t)ev->comp->dp * least)
 		return INFINITY;
-	limit = (double)ev->n_batches;
-	double rate = 0.0, offset = 0.0;
 	for (uint32_t k = 0; k < ev->n_kinds; k++) {
-		double a = kind_end(ev, split, rest, hideable, k, least), b = kind_end(ev, split, rest, hideable, k, least + 1);
+		double a = kind_end(ev, split, rest, hideable, k, least);
 
-		slope[k] = fmax(b - a, a * 1e-9);
-		base[k] = a - least * slope[k];
-		rate += ev->kinds[k].n_replicas / slope[k];
-		offset += ev->kinds[k].n_replicas * base[k] / slope[k];
+		pace[k].slope_s = fmax(kind_end(ev, split, rest, hideable, k, least + 1) - a, a * 1e-9);
+		pace[k].base_s = a - least * pace[k].slope_s;
 	}
-	limit = (limit + offset) / rate;
-	for (uint32_t k = 0; k < ev->n_kinds; k++) {
-		double f = floor((limit - base[k]) / slope[k]);
-
-		n[k] = f < least ? least : (uint32_t)f;
-		total += (uint64_t)n[k] * ev->kinds[k].n_replicas;
-	}
-	/* settle: give to the kind that would end soonest, take from the one that ends last */
-	while (total < need || total > need) {
-		uint32_t pick = ev->n_kinds;
-		double best = 0.0;
-		bool give = total < need;
-
-		for (uint32_t k = 0; k < ev->n_kinds; k++) {
-			double e = base[k] + slope[k] * (n[k] + (give ? 1 : 0));
-
-			if (!give && n[k] == least)
-				continue;
-			if (pick == ev->n_kinds || (give ? e < best : e > best)) {
-				pick = k;
-				best = e;
-			}
-		}
-		if (pick == ev->n_kinds)
-			return INFINITY;
-		if (give) {
-			n[pick]++;
-			total += ev->kinds[pick].n_replicas;
-			if (total >= need)
-				break;
-		} else {
-			if (total - need < ev->kinds[pick].n_replicas)
-				break;
-			n[pick]--;
-			total -= ev->kinds[pick].n_replicas;
-		}
-	}
-	/* the surplus leaves single replicas of the kinds that end last */
+	if (!counts_settle(ev, pace, least))
+		return INFINITY;
 	ev->n_shares = 0;
-	uint32_t fewer[ADP_SEARCH_MAX_KINDS] = {0};
-	uint64_t surplus = total - need;
-	while (surplus) {
-		uint32_t pick = ev->n_kinds;
-		double best = 0.0;
-
-		for (uint32_t k = 0; k < ev->n_kinds; k++) {
-			double e = base[k] + slope[k] * n[k];
-
-			if (n[k] > least && fewer[k] < ev->kinds[k].n_replicas && (pick == ev->n_kinds || e > best)) {
-				pick = k;
-				best = e;
-			}
-		}
-		if (pick == ev->n_kinds)
-			return INFINITY;
-		uint64_t take = ev->kinds[pick].n_replicas - fewer[pick];
-		take = take < surplus ? take : surplus;
-		fewer[pick] += (uint32_t)take;
-		surplus -= take;
-	}
 	for (uint32_t k = 0; k < ev->n_kinds; k++) {
-		uint32_t more = ev->kinds[k].n_replicas - fewer[k];
+		uint32_t more = ev->kinds[k].n_replicas - pace[k].fewer;
 
-		if (more) {
-			ev->shares[ev->n_shares++] = (struct share){k, more, n[k], ev->kinds[k].first_replica};
-			worst = fmax(worst, kind_end(ev, split, rest, hideable, k, n[k]));
-		}
-		if (fewer[k]) {
+		if (more)
+			ev->shares[ev->n_shares++] = (struct share){k, more, pace[k].n, ev->kinds[k].first_replica};
+		if (pace[k].fewer)
 			ev->shares[ev->n_shares++] =
-			    (struct share){k, fewer[k], n[k] - 1, ev->kinds[k].first_replica + more};
-			if (!more)
-				worst = fmax(worst, kind_end(ev, split, rest, hideable, k, n[k] - 1));
-		}
+			    (struct share){k, pace[k].fewer, pace[k].n - 1, ev->kinds[k].first_replica + more};
+		worst = fmax(worst, kind_end(ev, split, rest, hideable, k, more ? pace[k].n : pace[k].n - 1));
 	}
 	return worst;
 }
@@ -816,8 +826,14 @@ double split_step(struct evaluator *ev, const struct split *split)
 		return uneven_shares(ev, split, rest, hideable) + ev->min_rest_s;
 	ev->n_shares = 0;
 	for (uint32_t k = 0; k < ev->n_kinds; k++) {
-		ev->shares[ev->n_shares++] =
-		    (struct share){k, ev->kinds[k].n_replicas, ev->n_equal, ev->kinds[k].first_replica};
+		/* a remainder only where one kind stands alone: else the counts are equal by rule */
+		uint32_t fewer = (uint32_t)((uint64_t)ev->n_equal * ev->comp->dp - ev->n_batches);
+		uint32_t more = ev->kinds[k].n_replicas - fewer;
+
+		ev->shares[ev->n_shares++] = (struct share){k, more, ev->n_equal, ev->kinds[k].first_replica};
+		if (fewer)
+			ev->shares[ev->n_shares++] =
+			    (struct share){k, fewer, ev->n_equal - 1, ev->kinds[k].first_replica + more};
 		worst = fmax(worst, kind_end(ev, split, rest, hideable, k, ev->n_equal));
 	}
 	return worst + ev->min_rest_s;

@@ -124,6 +124,18 @@ struct candidate {
 	} kind[2 * ADP_SEARCH_MAX_KINDS];
 };
 
+/* Is the range free, or the value in it? */
+static inline bool pin_allows(const struct adp_pin *pin, uint64_t value)
+{
+	return (!pin->min && !pin->max) || (value >= pin->min && value <= pin->max);
+}
+
+/* Must every replica run the same number of micro-batches? */
+static inline bool equal_batches(const struct space *space, const struct unit *unit)
+{
+	return !space->engine->uneven_micro_batches || space->opts->equal_batches || unit->zero_stage >= 2;
+}
+
 /* Only what can be faster than this is worth a look. */
 static inline double cut_s(const struct space *space, const struct candidate *best)
 {

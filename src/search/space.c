@@ -98,11 +98,6 @@ static bool pinned(const struct adp_pin *pin)
 	return pin->min || pin->max;
 }
 
-static bool pin_allows(const struct adp_pin *pin, uint64_t value)
-{
-	return !pinned(pin) || (value >= pin->min && value <= pin->max);
-}
-
 static void list_add(struct list *list, uint32_t value)
 {
 	if (list->n < sizeof list->value / sizeof *list->value)

@@ -18,11 +18,21 @@ int(adp_fail)(struct adp_error *err, int code, const char *format, ...)
 	return code;
 }
 
+/* Adds what there is room for; returns the new length. */
+static size_t add_cut(char *text, size_t len, size_t size, const char *more)
+{
+	size_t room = size - 1 - len, n = strnlen(more, room);
+
+	memcpy(text + len, more, n);
+	text[len + n] = '\0';
+	return len + n;
+}
+
 int(adp_wrap)(struct adp_error *err, int code, const char *format, ...)
 {
 	char old[sizeof err->text];
 	va_list args;
-	int n;
+	size_t len;
 
 	if (!err)
 		return code;
@@ -30,12 +40,13 @@ int(adp_wrap)(struct adp_error *err, int code, const char *format, ...)
 	memcpy(old, err->text, sizeof old);
 	old[sizeof old - 1] = '\0';
 	va_start(args, format);
-	n = vsnprintf(err->text, sizeof err->text, format, args);
+	if (vsnprintf(err->text, sizeof err->text, format, args) < 0)
+		err->text[0] = '\0';
 	va_end(args);
-	if (n < 0)
-		n = 0;
-	if ((size_t)n < sizeof err->text)
-		snprintf(err->text + n, sizeof err->text - (size_t)n, "%s%s", n && old[0] ? ": " : "", old);
+	len = strlen(err->text);
+	if (len && old[0])
+		len = add_cut(err->text, len, sizeof err->text, ": ");
+	add_cut(err->text, len, sizeof err->text, old);
 	return code;
 }
 

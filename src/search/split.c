@@ -9,29 +9,52 @@ static const double split_budget_ops = 400e3;
 
 /* ---- what one stage alone costs the step ------------------------------------------------------ */
 
-/* No step is shorter than the work of any one stage: its time per micro-batch times the batches it sees. */
-static double stage_load(const struct evaluator *ev, uint32_t s, uint32_t a, uint32_t b, uint8_t recompute,
-                         double *least_s)
+/* Forward and backward of layers [a, b) on stage s, per micro-batch, for each kind of replica. */
+static void stage_times(double *t, const struct evaluator *ev, uint32_t s, uint32_t a, uint32_t b, uint8_t recompute)
 {
-	double longest = 0.0, rate = 0.0, least = INFINITY;
-
 	for (uint32_t k = 0; k < ev->n_kinds; k++) {
 		size_t at = (size_t)k * ev->pp + s;
-		double t = ev->end_fwd[at] + ev->end_bwd[at];
 
+		t[k] = ev->end_fwd[at] + ev->end_bwd[at];
 		for (uint32_t i = 0; i < ev->n_blocks; i++) {
 			const uint32_t *before = &ev->space->n_before[i * (ev->n_layers + 1)];
 
-			t += (before[b] - before[a]) * (ev->fwd[at * ev->n_blocks + i] +
-			                                ev->bwd[(at * ADP_N_RECOMPUTE + recompute) * ev->n_blocks + i]);
+			t[k] += (before[b] - before[a]) * (ev->fwd[at * ev->n_blocks + i] +
+			                                   ev->bwd[(at * ADP_N_RECOMPUTE + recompute) * ev->n_blocks + i]);
 		}
-		longest = fmax(longest, t);
-		least = fmin(least, t);
-		rate += ev->kinds[k].n_replicas / t;
 	}
-	if (least_s)
-		*least_s = least;
-	return ev->equal ? ev->n_equal * longest : longest > 0.0 ? (double)ev->n_batches / rate : 0.0;
+}
+
+/*
+ * No step is shorter than the work of any one stage, t[k] for a micro-batch of kind k, after what keeps it waiting, wait[k]
+ * (NULL: nothing). Unequal counts n_k <= (T - wait_k) / t_k must add up to all micro-batches.
+ */
+static double work_end(const struct evaluator *ev, const double *t, const double *wait)
+{
+	double longest = 0.0, rate = 0.0, sum = (double)ev->n_batches;
+
+	for (uint32_t k = 0; k < ev->n_kinds; k++) {
+		double w = wait ? wait[k] : 0.0;
+
+		longest = fmax(longest, w + (ev->equal ? ev->n_equal : 1.0) * t[k]);
+		rate += ev->kinds[k].n_replicas / t[k];
+		sum += ev->kinds[k].n_replicas * w / t[k];
+	}
+	return ev->equal || !isfinite(rate) ? longest : fmax(longest, sum / rate);
+}
+
+static double stage_load(const struct evaluator *ev, uint32_t s, uint32_t a, uint32_t b, uint8_t recompute,
+                         double *least_s)
+{
+	double t[ADP_SEARCH_MAX_KINDS];
+
+	stage_times(t, ev, s, a, b, recompute);
+	if (least_s) {
+		*least_s = t[0];
+		for (uint32_t k = 1; k < ev->n_kinds; k++)
+			*least_s = fmin(*least_s, t[k]);
+	}
+	return work_end(ev, t, NULL);
 }
 
 static bool stage_ok(struct evaluator *ev, uint32_t s, uint32_t a, uint32_t b, double limit, uint8_t *recompute)
@@ -160,7 +183,8 @@ struct descent {
 	struct evaluator *ev;
 	struct split split;
 	bool table;  /* ev->most_head is filled */
-	bool simple; /* plain 1F1B, one kind of replica, at least as many micro-batches as stages */
+	bool plain;  /* 1F1B with at least as many micro-batches as stages in every replica */
+	bool simple; /* and one kind of replica */
 	uint32_t cap[ADP_SEARCH_MAX_PIPE], cap_after[ADP_SEARCH_MAX_PIPE + 1];
 	double ends_s[ADP_SEARCH_MAX_PIPE], layer_s[ADP_SEARCH_MAX_PIPE]; /* per micro-batch, at least */
 	double pass_after[ADP_SEARCH_MAX_PIPE + 1]; /* ends of the stages from s on */
@@ -281,9 +305,11 @@ static double slowest_bound(const struct descent *d, double slowest_s)
 }
 
 /* Forward time of n layers on a stage, at least. */
-static double least_forward(const struct evaluator *ev, uint32_t s, uint32_t n)
+static double least_forward(const struct evaluator *ev, uint32_t kind, uint32_t s, uint32_t n)
 {
-	return ev->n_blocks == 1 ? ev->end_fwd[s] + n * ev->fwd[s] : 0.0;
+	size_t at = (size_t)kind * ev->pp + s;
+
+	return ev->n_blocks == 1 ? ev->end_fwd[at] + n * ev->fwd[at] : 0.0;
 }
 
 /*
@@ -337,6 +363,48 @@ static bool head_table(struct descent *d, double limit)
 	return ev->most_head[0] >= 0.0;
 }
 
+/*
+ * Several kinds of replica: each by itself at its own best split gives a law T_k >= base_k + n_k tau_k; the counts must
+ * add up. tau_k: least bottleneck with whole layers; base_k: the pass through the other stages.
+ */
+static double kinds_bound(const struct descent *d)
+{
+	const struct evaluator *ev = d->ev;
+	double t[ADP_SEARCH_MAX_KINDS], base[ADP_SEARCH_MAX_KINDS];
+	uint8_t r = ev->recompute_order[0];
+
+	for (uint32_t k = 0; k < ev->n_kinds; k++) {
+		double lo = 0.0, hi = 0.0, least_layer = INFINITY, ends = 0.0;
+
+		for (uint32_t s = 0; s < ev->pp; s++) {
+			size_t at = (size_t)k * ev->pp + s;
+			double layer_s = ev->fwd[at] + ev->bwd[at * ADP_N_RECOMPUTE + r];
+
+			least_layer = fmin(least_layer, layer_s);
+			ends += ev->end_fwd[at] + ev->end_bwd[at];
+			hi = fmax(hi, ev->end_fwd[at] + ev->end_bwd[at] + layer_s * ev->n_layers);
+		}
+		for (uint32_t i = 0; i < 40 && hi - lo > 1e-6 * hi; i++) {
+			double mid = 0.5 * (lo + hi), room = 0.0;
+
+			for (uint32_t s = 0; s < ev->pp; s++) {
+				size_t at = (size_t)k * ev->pp + s;
+				double e = ev->end_fwd[at] + ev->end_bwd[at];
+
+				room += mid < e ? -INFINITY : floor((mid - e) / (ev->fwd[at] + ev->bwd[at * ADP_N_RECOMPUTE + r]));
+			}
+			if (room >= ev->n_layers)
+				hi = mid;
+			else
+				lo = mid;
+		}
+		t[k] = lo;
+		base[k] = fmax(0.0, ends + least_layer * ev->n_layers - lo -
+		                        (ev->pp - 1) * (lo * ev->fwd_share + ev->end_excess_s));
+	}
+	return work_end(ev, t, base) + ev->min_rest_s;
+}
+
 /* The smallest limit that the table allows, from below. */
 static double table_bound(struct descent *d, double lo, double hi)
 {
@@ -367,18 +435,20 @@ static void weigh_if_close(struct descent *d)
 	weigh(d->best, d->counts, ev, &d->split, &step_s);
 }
 
-/*
- * False when the budget ran out. head_s: time of one micro-batch in the stages before, head_fwd_s its forward part;
- * first_rest_s: what follows the last backward of stage 0.
- */
-static bool descend(struct descent *d, uint32_t s, uint32_t a, double head_s, double head_fwd_s, double first_rest_s)
+/* What the stages before have settled, for each kind: the time of one micro-batch in them, and its forward part. */
+struct heads {
+	double all_s[ADP_SEARCH_MAX_KINDS], fwd_s[ADP_SEARCH_MAX_KINDS];
+};
+
+/* False when the budget ran out. first_rest_s: what follows the last backward of stage 0. */
+static bool descend(struct descent *d, uint32_t s, uint32_t a, const struct heads *heads, double first_rest_s)
 {
 	struct evaluator *ev = d->ev;
 	uint32_t left = ev->n_layers - a, most, least;
 
 	if (d->nodes-- <= 0 || d->leaves <= 0)
 		return false;
-	if (d->table && head_s > ev->most_head[s * (ev->n_layers + 1) + a] * (1.0 + 1e-12))
+	if (d->table && heads->all_s[0] > ev->most_head[s * (ev->n_layers + 1) + a] * (1.0 + 1e-12))
 		return true;
 	if (s == ev->pp) {
 		weigh_if_close(d);
@@ -393,30 +463,36 @@ static bool descend(struct descent *d, uint32_t s, uint32_t a, double head_s, do
 	if (left > d->cap_after[s + 1] && left - d->cap_after[s + 1] > least)
 		least = left - d->cap_after[s + 1];
 	for (uint32_t n = most + 1; n-- > least;) {
-		double limit = cut_s(ev->space, d->best) * (1.0 - 1e-12) - ev->min_rest_s, least_s, load, after = 0.0, rest_s;
+		double limit = cut_s(ev->space, d->best) * (1.0 - 1e-12) - ev->min_rest_s, rest_s;
+		double t[ADP_SEARCH_MAX_KINDS], wait[ADP_SEARCH_MAX_KINDS], wait_fwd[ADP_SEARCH_MAX_KINDS];
+		struct heads next = *heads;
 		uint8_t r;
 
 		if (!stage_recompute(ev, s, a, a + n, &r))
 			continue;
-		load = stage_load(ev, s, a, a + n, r, &least_s);
-		/* the stages after s keep it waiting, less what it can do meanwhile: its warm-up forwards */
-		if (d->simple && s + 1 < ev->pp)
-			after = fmax(0.0, d->pass_after[s + 1] + (left - n) * d->cheapest_after[s + 1] -
-			                      (ev->pp - 1 - s) * (least_s * ev->fwd_share + ev->end_excess_s));
-		if (load + head_s + after + first_rest_s > limit)
-			continue;
-		rest_s = least_exposed(ev, s, n);
-		if (load + head_fwd_s + after + rest_s > limit)
-			continue;
-		if (s == 0) {
-			first_rest_s = rest_s;
-			if (load + after + first_rest_s > limit)
-				continue;
+		stage_times(t, ev, s, a, a + n, r);
+		for (uint32_t k = 0; k < ev->n_kinds; k++) {
+			double after = 0.0;
+
+			/* the stages after s keep it waiting, less what it can do meanwhile: its warm-up forwards */
+			if (d->plain && s + 1 < ev->pp)
+				after = fmax(0.0, d->pass_after[s + 1] + (left - n) * d->cheapest_after[s + 1] -
+				                      (ev->pp - 1 - s) * (t[k] * ev->fwd_share + ev->end_excess_s));
+			wait[k] = heads->all_s[k] + after;
+			wait_fwd[k] = heads->fwd_s[k] + after;
+			if (d->plain) {
+				next.all_s[k] += t[k];
+				next.fwd_s[k] += least_forward(ev, k, s, n);
+			}
 		}
+		rest_s = least_exposed(ev, s, n);
+		if (s == 0)
+			first_rest_s = rest_s;
+		if (work_end(ev, t, wait) + first_rest_s > limit || work_end(ev, t, wait_fwd) + rest_s > limit)
+			continue;
 		d->split.n_layers[s] = n;
 		d->split.recompute[s] = r;
-		if (!descend(d, s + 1, a + n, d->simple ? head_s + least_s : 0.0,
-		             d->simple ? head_fwd_s + least_forward(ev, s, n) : 0.0, first_rest_s))
+		if (!descend(d, s + 1, a + n, &next, first_rest_s))
 			return false;
 	}
 	return true;
@@ -554,7 +630,9 @@ static void descent_init(struct descent *d, struct candidate *best, struct count
 	d->best = best;
 	d->counts = counts;
 	d->ev = ev;
-	d->simple = ev->equal && ev->n_kinds == 1 && ev->vpp == 1 && ev->n_equal >= ev->pp;
+	d->plain = ev->vpp == 1 && ev->n_batches / ev->comp->dp >= ev->pp &&
+	           (ev->equal || !ev->space->engine->fewer_batches_than_stages);
+	d->simple = d->plain && ev->n_kinds == 1;
 	d->leaves = (int64_t)fmax(64.0, split_budget_ops / cost_ops(ev));
 	d->nodes = 100000;
 }
@@ -627,6 +705,8 @@ int composition_try(struct candidate *best, struct counts *counts, struct evalua
 		*bound_s = fmax(*bound_s, fmax(mean_bound(&d), slowest_bound(&d, lo / ev->n_equal)) +
 		                              least_exposed(ev, 0, least));
 	}
+	if (ev->n_kinds > 1 && d.plain && ev->n_blocks == 1)
+		*bound_s = fmax(*bound_s, kinds_bound(&d));
 	if (*bound_s < cut_s(ev->space, best) && !head_table(&d, cut_s(ev->space, best)))
 		*bound_s = cut_s(ev->space, best);
 	if (*bound_s >= cut_s(ev->space, best)) {
@@ -643,6 +723,7 @@ int composition_finish(struct candidate *best, struct counts *counts, struct eva
 {
 	struct descent d;
 	struct split split;
+	struct heads none = {{0.0}, {0.0}};
 	double step_s, ops = split_budget_ops, lo;
 	bool legal, complete;
 	int rc = evaluator_open(ev, unit, comp, &legal, err);
@@ -665,7 +746,7 @@ int composition_finish(struct candidate *best, struct counts *counts, struct eva
 		weigh(best, counts, ev, &split, &step_s);
 		exchange(best, counts, ev, &split, step_s, &ops, cost_ops(ev));
 		caps(&d);
-		complete = !head_table(&d, cut_s(ev->space, best)) || descend(&d, 0, 0, 0.0, 0.0, 0.0);
+		complete = !head_table(&d, cut_s(ev->space, best)) || descend(&d, 0, 0, &none, 0.0);
 		if (!complete && d.table)
 			bound_s = table_bound(&d, bound_s, cut_s(ev->space, best));
 	}

@@ -199,6 +199,19 @@ static int try_orders(struct branch *b, struct composition *comp, uint32_t *orde
 	return ADP_OK;
 }
 
+/* Equal layers: the slowest type in use sets the pace of the whole pipeline. picked: by type. */
+static double equal_layers_bound(const struct branch *b, const bool *picked, uint32_t pp, double n_micro)
+{
+	double slowest = 0.0;
+
+	if (!b->space->opts->equal_layers && b->space->engine->uneven_layers)
+		return 0.0;
+	for (uint32_t t = 0; t < b->n_types; t++)
+		if (picked[t] && b->work.present[t])
+			slowest = fmax(slowest, b->work.layer_s[t]);
+	return n_micro * floor(b->work.n_layers / pp) * slowest + b->space->engine->step_fixed_s;
+}
+
 /* Each stage on one type, all replicas alike. */
 static int try_stages(struct branch *b)
 {
@@ -247,6 +260,7 @@ static int branch_stages(struct branch *b, uint32_t t, uint32_t pp, uint32_t lef
 	if (after < left)
 		least = left - (uint32_t)after;
 	for (uint32_t p = most + 1; p-- > least;) {
+		bool picked[ADP_SEARCH_MAX_TYPES] = {false};
 		int rc;
 
 		b->share[t] = p;
@@ -256,6 +270,12 @@ static int branch_stages(struct branch *b, uint32_t t, uint32_t pp, uint32_t lef
 		if (composition_bound(b, stages, pp, n_micro, pp) >= cut_s(b->space, b->best)) {
 			b->counts->bounded++;
 			break;
+		}
+		for (uint32_t i = 0; i < b->n_types; i++)
+			picked[i] = (i <= t && b->share[i]) || b->space->type_required[i];
+		if (equal_layers_bound(b, picked, pp, n_micro) >= cut_s(b->space, b->best)) {
+			b->counts->bounded++;
+			continue;
 		}
 		rc = t + 1 == b->n_types ? try_stages(b) : branch_stages(b, t + 1, pp, left - p);
 		if (rc != ADP_OK)
@@ -276,9 +296,11 @@ static int search_stages(struct branch *b)
 		all += stages[t] = type_stages(b, t);
 	most = (uint32_t)fmin(fmin(all, floor(b->cap_slots / b->dp)), b->max_pipe);
 	for (uint32_t pp = most; rc == ADP_OK && pp >= 1; pp--) {
-		if (!pin_allows(&b->space->opts->pp, pp))
+		if (!pin_allows(&b->space->opts->pp, pp) ||
+		    !pin_allows(&b->space->opts->gpus, (uint64_t)b->dp * pp * b->sc->slots->size))
 			continue;
-		if (composition_bound(b, stages, pp, n_micro, pp) >= cut_s(b->space, b->best)) {
+		if (equal_layers_bound(b, b->space->type_required, pp, n_micro) >= cut_s(b->space, b->best) ||
+		    composition_bound(b, stages, pp, n_micro, pp) >= cut_s(b->space, b->best)) {
 			b->counts->bounded++;
 			continue;
 		}

@@ -313,54 +313,103 @@ static double least_forward(const struct evaluator *ev, uint32_t kind, uint32_t 
 }
 
 /*
- * Largest time of one micro-batch in the stages before s, with a layers placed, from which the rest can still be placed within
- * the limit: ev->most_head[s][a]. The head is all that the stages before tell those after, and a smaller one is never
- * worse, so the table is exact for what descend() checks. False when nothing beats the limit.
+ * Largest time of one micro-batch in the stages before s, with a layers placed, from which the rest can still be placed
+ * within the limit, for n micro-batches on replicas of one kind: ev->most_head[s][a]. The head is all that the
+ * stages before tell those after, and a smaller one is never worse, so the table is exact for what descend() checks.
+ * False when nothing keeps the limit.
  */
-static bool head_table(struct descent *d, double limit)
+static bool head_table(struct descent *d, uint32_t kind, uint32_t n_micro, double limit)
 {
 	struct evaluator *ev = d->ev;
 	uint32_t n_layers = ev->n_layers, width = n_layers + 1;
-	uint32_t first = d->cap_after[1] < n_layers ? n_layers - d->cap_after[1] : 0;
+	double pass_after = 0.0, cheapest_after = INFINITY;
 
-	d->table = d->simple && ev->n_blocks == 1;
-	if (!d->table)
-		return true;
-	limit -= ev->min_rest_s + least_exposed(ev, 0, first);
+	limit -= ev->min_rest_s + least_exposed(ev, 0, d->cap_after[1] < n_layers ? n_layers - d->cap_after[1] : 0);
 	for (uint32_t a = 0; a <= n_layers; a++)
 		ev->most_head[ev->pp * width + a] = a == n_layers ? INFINITY : -INFINITY;
 	for (uint32_t s = ev->pp; s-- > 0;) {
-		uint32_t most = d->cap[s] < n_layers ? d->cap[s] : n_layers;
 		double load[ADP_SEARCH_MAX_LAYERS + 1], time_s[ADP_SEARCH_MAX_LAYERS + 1];
+		double t[ADP_SEARCH_MAX_KINDS], none[ADP_SEARCH_MAX_KINDS];
+		uint32_t n_most = 0;
 
-		for (uint32_t n = 0; n <= most; n++) {
+		for (uint32_t n = 0; n <= n_layers; n++) {
 			uint8_t r;
 
-			if (n < stage_least(ev, s) || !stage_recompute(ev, s, 0, n, &r)) {
-				load[n] = INFINITY;
-				time_s[n] = 0.0;
+			load[n] = INFINITY;
+			time_s[n] = 0.0;
+			if (n < stage_least(ev, s))
 				continue;
-			}
-			load[n] = stage_load(ev, s, 0, n, r, &time_s[n]);
+			if (!stage_recompute(ev, s, 0, n, &r))
+				break;
+			stage_times(t, ev, s, 0, n, r);
+			time_s[n] = t[kind];
+			load[n] = n_micro * t[kind];
+			if (load[n] > limit)
+				break;
+			n_most = n;
 		}
 		for (uint32_t a = 0; a <= n_layers; a++) {
 			double head = -INFINITY;
 
-			for (uint32_t n = 0; n <= most && a + n <= n_layers; n++) {
+			for (uint32_t n = stage_least(ev, s); n <= n_most && a + n <= n_layers; n++) {
 				double after = 0.0, next = ev->most_head[(s + 1) * width + a + n] - time_s[n], own;
 
 				if (!(next > head))
 					continue;
 				if (s + 1 < ev->pp)
-					after = fmax(0.0, d->pass_after[s + 1] + (n_layers - a - n) * d->cheapest_after[s + 1] -
+					after = fmax(0.0, pass_after + (n_layers - a - n) * cheapest_after -
 					                      (ev->pp - 1 - s) * (time_s[n] * ev->fwd_share + ev->end_excess_s));
 				own = limit - load[n] - after;
 				head = fmax(head, own < next ? own : next);
 			}
 			ev->most_head[s * width + a] = head;
 		}
+		stage_times(none, ev, s, 0, 0, ev->recompute_order[0]);
+		stage_times(t, ev, s, 0, 1, ev->recompute_order[0]);
+		pass_after += none[kind];
+		cheapest_after = fmin(cheapest_after, t[kind] - none[kind]);
 	}
 	return ev->most_head[0] >= 0.0;
+}
+
+/* The most micro-batches that one kind of replica alone could end within the limit. */
+static uint32_t kind_most(struct descent *d, uint32_t kind, double limit)
+{
+	const struct evaluator *ev = d->ev;
+	double least_s = ev->n_layers * d->cheapest_after[0] / ev->pp; /* some stage takes this long */
+	double most = fmin((double)ev->n_batches, limit / least_s);
+	uint32_t lo = 0, hi = (uint32_t)most;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo + 1) / 2;
+
+		if (mid >= ev->pp && !head_table(d, kind, mid, limit))
+			hi = mid - 1;
+		else
+			lo = mid;
+	}
+	return lo;
+}
+
+/* Could any split keep the limit? Kinds of replica are asked one by one, each with a split of its own. */
+static bool limit_possible(struct descent *d, double limit)
+{
+	struct evaluator *ev = d->ev;
+	uint64_t placed = 0;
+
+	d->table = false;
+	if (!d->plain || ev->n_blocks > 1)
+		return true;
+	if (ev->equal) {
+		for (uint32_t k = 0; k < ev->n_kinds; k++)
+			if (!head_table(d, k, ev->n_equal, limit))
+				return false;
+		d->table = ev->n_kinds == 1;
+		return true;
+	}
+	for (uint32_t k = 0; k < ev->n_kinds && placed < ev->n_batches; k++)
+		placed += (uint64_t)ev->kinds[k].n_replicas * kind_most(d, k, limit);
+	return placed >= ev->n_batches;
 }
 
 /*
@@ -405,13 +454,13 @@ static double kinds_bound(const struct descent *d)
 	return work_end(ev, t, base) + ev->min_rest_s;
 }
 
-/* The smallest limit that the table allows, from below. */
-static double table_bound(struct descent *d, double lo, double hi)
+/* The smallest limit that is possible, from below. */
+static double least_limit(struct descent *d, double lo, double hi)
 {
 	for (uint32_t i = 0; i < 8 && hi - lo > 1e-3 * hi; i++) {
 		double mid = 0.5 * (lo + hi);
 
-		if (head_table(d, mid))
+		if (limit_possible(d, mid))
 			hi = mid;
 		else
 			lo = mid;
@@ -707,7 +756,7 @@ int composition_try(struct candidate *best, struct counts *counts, struct evalua
 	}
 	if (ev->n_kinds > 1 && d.plain && ev->n_blocks == 1)
 		*bound_s = fmax(*bound_s, kinds_bound(&d));
-	if (*bound_s < cut_s(ev->space, best) && !head_table(&d, cut_s(ev->space, best)))
+	if (*bound_s < cut_s(ev->space, best) && !limit_possible(&d, cut_s(ev->space, best)))
 		*bound_s = cut_s(ev->space, best);
 	if (*bound_s >= cut_s(ev->space, best)) {
 		counts->bounded++;
@@ -746,9 +795,9 @@ int composition_finish(struct candidate *best, struct counts *counts, struct eva
 		weigh(best, counts, ev, &split, &step_s);
 		exchange(best, counts, ev, &split, step_s, &ops, cost_ops(ev));
 		caps(&d);
-		complete = !head_table(&d, cut_s(ev->space, best)) || descend(&d, 0, 0, &none, 0.0);
-		if (!complete && d.table)
-			bound_s = table_bound(&d, bound_s, cut_s(ev->space, best));
+		complete = !limit_possible(&d, cut_s(ev->space, best)) || descend(&d, 0, 0, &none, 0.0);
+		if (!complete)
+			bound_s = least_limit(&d, bound_s, cut_s(ev->space, best));
 	}
 	if (!complete && bound_s < counts->open_bound_s)
 		counts->open_bound_s = bound_s;

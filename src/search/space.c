@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,7 +91,7 @@ static int choose_types(struct space *space, const struct search_knobs *knobs, s
 /* ---- which degrees ---------------------------------------------------------------------------- */
 
 struct list {
-	uint32_t value[64];
+	uint32_t value[256];
 	uint32_t n;
 };
 
@@ -104,12 +106,58 @@ static void list_add(struct list *list, uint32_t value)
 		list->value[list->n++] = value;
 }
 
+/* Pins that no legal plan meets, "; " between them: the user learns of all at once. */
+struct refusals {
+	char text[1600];
+	size_t len;
+};
+
+static void refuse(struct refusals *r, const char *format, ...) ADP_PRINTF(2, 3);
+static void refuse(struct refusals *r, const char *format, ...)
+{
+	size_t room = sizeof r->text - r->len;
+	va_list args;
+	int n;
+
+	if (r->len && room > 2) {
+		memcpy(r->text + r->len, "; ", 3);
+		r->len += 2;
+		room -= 2;
+	}
+	va_start(args, format);
+	n = vsnprintf(r->text + r->len, room, format, args);
+	va_end(args);
+	if (n > 0)
+		r->len += (size_t)n < room ? (size_t)n : room - 1;
+}
+
+/* The legal values on either side of a pin; 0 = none. */
+struct nearest {
+	uint32_t below, above;
+};
+
+static void refuse_pin(struct refusals *r, const struct adp_pin *pin, struct nearest nearest, const char *flag,
+                       const char *rule)
+{
+	char value[32], legal[32];
+
+	if (pin->min == pin->max)
+		snprintf(value, sizeof value, "%u", pin->min);
+	else
+		snprintf(value, sizeof value, "%u..%u", pin->min, pin->max);
+	if (nearest.below && nearest.above)
+		snprintf(legal, sizeof legal, "%u and %u", nearest.below, nearest.above);
+	else
+		snprintf(legal, sizeof legal, "%u", nearest.below ? nearest.below : nearest.above);
+	refuse(r, "%s %s: %s, nearest legal: %s", flag, value, rule, legal);
+}
+
 /* Keeps what the pin allows; a pin that nothing meets is refused with the nearest legal values. */
-static int list_pin(struct list *list, const struct adp_pin *pin, const char *flag, const char *rule,
-                    struct adp_error *err)
+static void list_pin(struct list *list, const struct adp_pin *pin, const char *flag, const char *rule,
+                     struct refusals *r)
 {
 	struct list kept = {.n = 0};
-	uint32_t below = 0, above = 0;
+	struct nearest nearest = {0, 0};
 
 	for (uint32_t i = 0; i < list->n; i++) {
 		uint32_t v = list->value[i];
@@ -117,39 +165,143 @@ static int list_pin(struct list *list, const struct adp_pin *pin, const char *fl
 		if (pin_allows(pin, v))
 			list_add(&kept, v);
 		else if (v < pin->min)
-			below = below > v ? below : v;
+			nearest.below = nearest.below > v ? nearest.below : v;
 		else
-			above = above && above < v ? above : v;
+			nearest.above = nearest.above && nearest.above < v ? nearest.above : v;
 	}
-	if (kept.n == 0) {
-		char nearest[64];
+	if (kept.n == 0)
+		refuse_pin(r, pin, nearest, flag, rule);
+	else
+		*list = kept;
+}
 
-		if (below && above)
-			snprintf(nearest, sizeof nearest, "%u and %u", below, above);
+/* The same for a degree that may have any value up to max that divides `of`; 0 = any. */
+static void range_pin(const struct adp_pin *pin, uint64_t max, uint64_t of, const char *flag, const char *rule,
+                      struct refusals *r)
+{
+	struct nearest nearest = {0, 0};
+
+	if (!pinned(pin))
+		return;
+	for (uint32_t v = 1; v <= max && !nearest.above; v++) {
+		if (of && of % v)
+			continue;
+		if (pin_allows(pin, v))
+			return;
+		if (v < pin->min)
+			nearest.below = v;
 		else
-			snprintf(nearest, sizeof nearest, "%u", below ? below : above);
-		if (pin->min == pin->max)
-			return adp_fail(err, ADP_EINVAL, "%s %u: %s; nearest legal: %s", flag, pin->min, rule, nearest);
-		return adp_fail(err, ADP_EINVAL, "%s %u..%u: %s; nearest legal: %s", flag, pin->min, pin->max, rule, nearest);
+			nearest.above = v;
 	}
-	*list = kept;
-	return ADP_OK;
+	refuse_pin(r, pin, nearest, flag, rule);
 }
 
 struct degrees {
 	struct list tp, cp, ep, micro, vpp, zero, sp;
 };
 
+/* Adds "the 8 KV heads" to a list, once. */
+static void add_width(char *text, size_t size, const char *what, uint64_t width, const char *more)
+{
+	char item[96];
+	size_t len = strlen(text);
+
+	snprintf(item, sizeof item, "the %" PRIu64 " %s%s", width, what, more);
+	if (!strstr(text, item))
+		snprintf(text + len, size - len, "%s%s", len ? ", " : "", item);
+}
+
+/* What a tensor degree must divide, or of one value: what it doesn't. */
+static void tensor_rule(char *text, size_t size, const struct space *space, const struct adp_pin *pin)
+{
+	uint32_t tp = pin->min == pin->max ? pin->min : 0;
+	bool repeats = space->engine->kv_replication;
+	char widths[512] = "";
+
+	for (uint32_t b = 0; b < space->model->n_blocks; b++) {
+		const struct adp_block *block = &space->model->blocks[b];
+		uint32_t kv = block->n_kv_heads;
+
+		if (!tp || block->n_heads % tp)
+			add_width(widths, sizeof widths, "heads", block->n_heads, "");
+		if (!tp || (kv % tp && !(repeats && tp % kv == 0)))
+			add_width(widths, sizeof widths, "KV heads", kv, repeats ? " (or be a multiple of them)" : "");
+		if (block->ffn_hidden && (!tp || block->ffn_hidden % tp))
+			add_width(widths, sizeof widths, "columns of the MLP", block->ffn_hidden, "");
+		if (block->shared_ffn_hidden && (!tp || block->shared_ffn_hidden % tp))
+			add_width(widths, sizeof widths, "columns of the shared experts", block->shared_ffn_hidden, "");
+	}
+	if (!widths[0])
+		snprintf(text, size, "at most %u here", space->engine->max_tensor);
+	else
+		snprintf(text, size, "must divide %s", widths);
+}
+
+static void gpu_pins(const struct space *space, const struct degrees *d, struct refusals *r)
+{
+	const struct adp_cluster *cluster = space->cluster;
+	const struct adp_search_opts *opts = space->opts;
+	const struct adp_engine *engine = space->engine;
+	bool divides = engine->batch_divides_evenly || opts->equal_batches;
+	uint32_t size = d->tp.value[0] * d->cp.value[0], least_pp = opts->pp.min ? opts->pp.min : 1;
+	uint64_t n_gpus = 0, groups, max, seqs = space->train->global_batch_seqs;
+	char rule[256];
+
+	for (uint32_t i = 0; i < cluster->n_nodes; i++)
+		for (uint32_t t = 0; t < space->n_types; t++)
+			n_gpus += cluster->nodes[i].type == space->types[t] ? cluster->nodes[i].n_gpus : 0;
+	range_pin(&opts->gpus, n_gpus, 0, "--gpus-used", "more than the fleet has for this job", r);
+	if ((double)n_gpus > space->max_slots_gpus)
+		n_gpus = (uint64_t)space->max_slots_gpus;
+	groups = n_gpus / size ? n_gpus / size : 1;
+
+	max = space->model->n_layers + 2u; /* embedding and head may stand alone */
+	max = max < engine->max_pipeline ? max : engine->max_pipeline;
+	max = max < ADP_SEARCH_MAX_PIPE ? max : ADP_SEARCH_MAX_PIPE;
+	max = max < groups ? max : groups;
+	snprintf(rule, sizeof rule,
+	         "%u layers and %" PRIu64 " GPUs in groups of %u (tensor x context) give at most %" PRIu64 " stages",
+	         space->model->n_layers, n_gpus, size, max);
+	range_pin(&opts->pp, max, 0, "--pp", rule, r);
+
+	if (least_pp > groups)
+		return;
+	max = groups / least_pp < seqs ? groups / least_pp : seqs;
+	snprintf(rule, sizeof rule,
+	         "%" PRIu64 " GPUs in groups of %u (tensor x context x pipeline) and a global batch of %" PRIu64
+	         " give at most %" PRIu64 " replicas%s",
+	         n_gpus, size * least_pp, seqs, max, divides ? ", a divisor of the batch" : "");
+	range_pin(&opts->dp, max, divides ? seqs : 0, "--dp", rule, r);
+}
+
+static void zero_pin(struct degrees *d, const struct space *space, struct refusals *r)
+{
+	int want = space->opts->zero_stage;
+	char have[64] = "";
+
+	if (want < 0)
+		return;
+	for (uint32_t i = 0; i < d->zero.n; i++) {
+		if (d->zero.value[i] == (uint32_t)want) {
+			d->zero = (struct list){.value = {(uint32_t)want}, .n = 1};
+			return;
+		}
+		snprintf(have + strlen(have), sizeof have - strlen(have), "%s%u", i ? ", " : "", d->zero.value[i]);
+	}
+	refuse(r, "--zero %d: %s %s with this model and precision runs ZeRO stage %s", want, space->engine->name,
+	       space->engine->version, have);
+}
+
 static int degrees_build(struct degrees *d, const struct space *space, struct adp_error *err)
 {
 	const struct adp_engine *engine = space->engine;
 	const struct adp_train *train = space->train;
 	const struct adp_search_opts *opts = space->opts;
+	struct refusals refusals = {.len = 0};
 	struct adp_divisors divisors;
 	const struct adp_degrees *tps;
-	struct adp_pin all = {1, UINT32_MAX}, pin;
 	uint32_t zero_mask = engine->zero_mask | engine->zero_mask_with_pipeline;
-	char rule[160];
+	char rule[640];
 	int rc = adp_model_divisors(&divisors, space->model, space->arena, err);
 
 	if (rc != ADP_OK)
@@ -159,79 +311,58 @@ static int degrees_build(struct degrees *d, const struct space *space, struct ad
 	for (uint32_t i = 0; i < tps->n; i++)
 		if (tps->value[i] <= engine->max_tensor)
 			list_add(&d->tp, tps->value[i]);
-	snprintf(rule, sizeof rule, "must divide the %u heads%s and the MLP width of %s",
-	         space->model->blocks[0].n_heads,
-	         engine->kv_replication ? ", divide or be a multiple of the KV heads," : " and the KV heads",
-	         space->model->name);
-	rc = list_pin(&d->tp, &opts->tp, "--tp", rule, err);
+	tensor_rule(rule, sizeof rule, space, &opts->tp);
+	list_pin(&d->tp, &opts->tp, "--tp", rule, &refusals);
 
 	list_add(&d->cp, 1);
 	for (uint32_t cp = 2; engine->context_parallel && cp <= 64 && train->seq_tokens % (2 * cp) == 0; cp *= 2)
 		list_add(&d->cp, cp);
-	if (rc == ADP_OK)
-		rc = list_pin(&d->cp, &opts->cp, "--cp",
-		              engine->context_parallel ? "must be a power of two, and twice it must divide the sequence"
-		                                       : "this engine has no context parallelism",
-		              err);
+	list_pin(&d->cp, &opts->cp, "--cp",
+	         engine->context_parallel ? "must be a power of two, and twice it must divide the sequence"
+	                                  : "this engine has no context parallelism",
+	         &refusals);
 
 	list_add(&d->ep, 1);
 	for (uint32_t i = 0; engine->expert_parallel && i < divisors.ep.n; i++)
 		if (divisors.ep.value[i] > 1)
 			list_add(&d->ep, divisors.ep.value[i]);
-	if (rc == ADP_OK)
-		rc = list_pin(&d->ep, &opts->ep, "--ep",
-		              !engine->expert_parallel ? "this engine has no expert parallelism"
-		              : divisors.ep.n > 1      ? "must divide the number of routed experts"
-		                                       : "the model has no routed experts",
-		              err);
+	snprintf(rule, sizeof rule, "must divide the %u routed experts",
+	         divisors.ep.n ? divisors.ep.value[divisors.ep.n - 1] : 1);
+	list_pin(&d->ep, &opts->ep, "--ep",
+	         !engine->expert_parallel ? "this engine has no expert parallelism"
+	         : divisors.ep.n > 1      ? rule
+	                                  : "the model has no routed experts",
+	         &refusals);
 
 	for (uint32_t m = 1; m <= 1024 && m <= train->global_batch_seqs; m++)
 		if (train->global_batch_seqs % m == 0 && (pinned(&opts->micro_batch) || ((m & (m - 1)) == 0 && m <= 64)))
 			list_add(&d->micro, m);
-	if (rc == ADP_OK)
-		rc = list_pin(&d->micro, &opts->micro_batch, "--micro-batch", "must divide the global batch", err);
+	snprintf(rule, sizeof rule, "must divide the global batch of %" PRIu64, train->global_batch_seqs);
+	list_pin(&d->micro, &opts->micro_batch, "--micro-batch", rule, &refusals);
 
 	for (uint32_t v = 1; v <= (engine->virtual_pipeline ? space->model->n_layers : 1) && v <= 64; v++)
 		if (pinned(&opts->vpp) || ((v & (v - 1)) == 0 && v <= 8))
 			list_add(&d->vpp, v);
-	if (rc == ADP_OK)
-		rc = list_pin(&d->vpp, &opts->vpp, "--vpp",
-		              engine->virtual_pipeline ? "more virtual stages than layers"
-		                                       : "this engine has no interleaved schedule",
-		              err);
+	list_pin(&d->vpp, &opts->vpp, "--vpp",
+	         engine->virtual_pipeline ? "more virtual stages than layers" : "this engine has no interleaved schedule",
+	         &refusals);
 
-	/* stored plus one, so that 0 stays "free" in a pin */
 	for (uint32_t z = 0; z < 4; z++)
 		if (zero_mask & (1u << z) && (z < 2 || ((!engine->zero23_needs_untied || !space->model->tied_embeddings) &&
 		                                        (engine->zero23_allows_fp16 || train->precision != ADP_PRECISION_FP16))))
 			list_add(&d->zero, z);
-	if (rc == ADP_OK && opts->zero_stage >= 0) {
-		pin = (struct adp_pin){(uint32_t)opts->zero_stage, (uint32_t)opts->zero_stage};
-		for (uint32_t i = 0; i < d->zero.n; i++)
-			if (d->zero.value[i] == pin.min)
-				all.max = 0; /* found */
-		if (all.max) {
-			char have[64] = "";
-
-			for (uint32_t i = 0; i < d->zero.n; i++)
-				snprintf(have + strlen(have), sizeof have - strlen(have), "%s%u", i ? ", " : "", d->zero.value[i]);
-			return adp_fail(err, ADP_EINVAL, "--zero %d: %s %s with this model and precision runs ZeRO stage %s",
-			                opts->zero_stage, engine->name, engine->version, have);
-		}
-		d->zero.n = 1;
-		d->zero.value[0] = pin.min;
-	}
+	zero_pin(d, space, &refusals);
 
 	list_add(&d->sp, 0);
 	if (engine->sequence_parallel)
 		list_add(&d->sp, 1);
-	if (rc == ADP_OK && opts->sequence_parallel >= 0) {
-		if (opts->sequence_parallel > 0 && !engine->sequence_parallel)
-			return adp_fail(err, ADP_EINVAL, "--sequence-parallel on: %s %s has none", engine->name, engine->version);
-		d->sp.n = 1;
-		d->sp.value[0] = (uint32_t)opts->sequence_parallel;
-	}
-	return rc;
+	if (opts->sequence_parallel > 0 && !engine->sequence_parallel)
+		refuse(&refusals, "--sequence-parallel on: %s %s has none", engine->name, engine->version);
+	if (opts->sequence_parallel >= 0)
+		d->sp = (struct list){.value = {(uint32_t)opts->sequence_parallel}, .n = 1};
+
+	gpu_pins(space, d, &refusals);
+	return refusals.len ? adp_fail(err, ADP_EINVAL, "%s", refusals.text) : ADP_OK;
 }
 
 /* ---- what each shape costs ----------------------------------------------------------------------- */

@@ -100,21 +100,33 @@ static const char *bubble_words(struct why *w, const struct adp_plan_pipe *pipe)
 	                        pipe->n_micro == 1 ? "" : "es", w->plan->pp);
 }
 
+/* Gradients meet over the data- and context-parallel ranks of a stage, those of a tied embedding over its two ends. */
+static const char *gradient_words(struct why *w)
+{
+	const struct adp_plan *plan = w->plan;
+	uint32_t stage_ranks = plan->tp * plan->cp * plan->dp;
+
+	if (plan->dp * plan->cp == 1 && plan->pp > 1)
+		return on_link(w, "the exchange of the tied embedding's gradient between first and last stage",
+		               pair_link(&w->cluster->nodes[w->seats[0].node],
+		                         &w->cluster->nodes[w->seats[stage_ranks * (plan->pp - 1)].node]));
+	return on_link(w, "data-parallel traffic", why_axis_link(w, plan->tp, plan->cp * plan->dp, false));
+}
+
 int why_binding(struct why *w, struct adp_error *err)
 {
 	const struct adp_plan *plan = w->plan;
 	const struct adp_plan_step *step = &plan->step;
 	uint32_t stage, group = plan->tp * plan->cp;
 	const struct adp_plan_pipe *pipe = slowest_pipe(plan, &stage);
-	enum adp_link_kind dp_link = why_axis_link(w, group, plan->dp, false);
 	const struct cause causes[] = {
 		{step->compute_s, compute_words(w, pipe, stage)},
 		{step->bubble_s, bubble_words(w, pipe)},
 		{step->tp_s, on_link(w, "tensor-parallel traffic", why_axis_link(w, 1, plan->tp, false))},
 		{step->cp_s, on_link(w, "context-parallel traffic", why_axis_link(w, plan->tp, plan->cp, false))},
-		{step->ep_s, on_link(w, "expert-parallel traffic", dp_link)},
+		{step->ep_s, on_link(w, "expert-parallel traffic", why_axis_link(w, plan->etp, plan->ep, false))},
 		{step->p2p_s, on_link(w, "sends between stages", why_axis_link(w, group * plan->dp, plan->pp, true))},
-		{step->dp_s, on_link(w, "data-parallel traffic", dp_link)},
+		{step->dp_s, gradient_words(w)},
 		{step->optimizer_s, "the optimizer's step"},
 		{step->fixed_s, "the engine's fixed time per step"},
 		{w->roomy_s > 0.0 ? step->step_s - w->roomy_s : 0.0,

@@ -31,6 +31,15 @@ struct branch {
 	uint32_t dp, share[ADP_SEARCH_MAX_TYPES]; /* stages (or replicas) of each type */
 };
 
+/* Has this job weighed its share? Then what is left of the unit is left to the gap. */
+static bool spent(struct branch *b)
+{
+	if (!b->space->max_weighed || b->counts->weighed < b->space->max_weighed)
+		return false;
+	b->counts->open_bound_s = fmin(b->counts->open_bound_s, b->unit->bound_s);
+	return true;
+}
+
 static bool all_required(const struct branch *b)
 {
 	for (uint32_t t = 0; t < b->n_types; t++)
@@ -259,7 +268,7 @@ static int branch_stages(struct branch *b, uint32_t t, uint32_t pp, uint32_t lef
 		after += type_stages(b, i);
 	if (after < left)
 		least = left - (uint32_t)after;
-	for (uint32_t p = most + 1; p-- > least;) {
+	for (uint32_t p = most + 1; p-- > least && !spent(b);) {
 		bool picked[ADP_SEARCH_MAX_TYPES] = {false};
 		int rc;
 
@@ -358,7 +367,7 @@ static int branch_replicas(struct branch *b, uint32_t pp, uint32_t t, uint32_t u
 	most = b->n[t] / pp;
 	if (most > cap - used)
 		most = (uint32_t)(cap - used);
-	for (uint32_t r = most + 1; r-- > 0;) {
+	for (uint32_t r = most + 1; r-- > 0 && !spent(b);) {
 		int rc;
 
 		b->share[t] = r;
@@ -561,7 +570,7 @@ int unit_search(struct candidate *best, struct counts *counts, struct open_list 
 		rc = dp_choices(&choices, &n_dp, &b);
 	if (rc != ADP_OK)
 		return rc;
-	for (uint32_t i = 0; rc == ADP_OK && i < n_dp; i++) {
+	for (uint32_t i = 0; rc == ADP_OK && i < n_dp && !spent(&b); i++) {
 		if (choices[i].bound_s >= cut_s(space, best)) {
 			counts->bounded += n_dp - i;
 			break;
@@ -570,7 +579,7 @@ int unit_search(struct candidate *best, struct counts *counts, struct open_list 
 		rc = search_stages(&b);
 	}
 	adp_free(choices);
-	for (uint32_t pp = 1; rc == ADP_OK && b.n_types > 1 && pp <= b.max_pipe; pp++) {
+	for (uint32_t pp = 1; rc == ADP_OK && b.n_types > 1 && pp <= b.max_pipe && !spent(&b); pp++) {
 		if (!pin_allows(&space->opts->pp, pp) || (unit->vpp > 1 && pp == 1))
 			continue;
 		rc = search_replicas(&b, pp);

@@ -11,11 +11,17 @@
 /* All questions together cost no more than about this many searches, however many types there are. */
 enum { ASKED_MAX = 12, KEPT_FOR_REASONS = 5 };
 
+/* A question is answered this exactly, and on large fleets as well as so many plans tell. */
+static const double tolerance_frac = 0.01;
+enum { WEIGHED_MAX = 3000 };
+
 /* ---- asking ------------------------------------------------------------------------------------ */
 
 void why_question(struct question *out, const struct why *w)
 {
-	*out = (struct question){.cluster = w->cluster, .opts = w->opts, .knobs = {.memory_scale = 1.0, .tolerance_frac = 0.01}};
+	*out = (struct question){
+	    .cluster = w->cluster, .opts = w->opts,
+	    .knobs = {.memory_scale = 1.0, .tolerance_frac = tolerance_frac, .max_weighed = WEIGHED_MAX}};
 }
 
 bool why_may_ask(const struct why *w)
@@ -114,7 +120,9 @@ static int tell(struct why *w, struct adp_strbuf *name, const struct answer *ans
 	if (answer && answer->plan) {
 		other->step_s = answer->plan->step.step_s;
 		other->loss_frac = other->step_s / w->plan->step.step_s - 1.0;
-		other->text = adp_arena_printf(arena, "%s step time (%s)", why_percent(percent, other->loss_frac),
+		other->text = adp_arena_printf(arena, "%s%s step time (%s)",
+		                               answer->plan->search.gap_frac > 2.0 * tolerance_frac ? "about " : "",
+		                               why_percent(percent, other->loss_frac),
 		                               adp_format_duration(time, sizeof time, other->step_s));
 	} else if (none) {
 		other->text = adp_arena_strdup(arena, none);

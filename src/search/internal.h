@@ -33,12 +33,14 @@ struct slot {
 	uint32_t first_gpu; /* into slots->gpus, slots->size of them */
 	uint32_t domain;    /* NVLink domain of its first GPU */
 	uint32_t run_end;   /* first later slot of another class */
+	uint32_t domain_end; /* first later slot of another domain */
 };
 
 /* Slots of one type, best first: health, then slots per domain, then links, then the cluster's order. */
 struct type_slots {
 	const struct slot *slots;
 	uint32_t n;
+	bool scattered; /* slots of one domain do not all stand together */
 };
 
 struct slots {
@@ -96,6 +98,7 @@ struct space {
 	uint64_t n_refused;          /* combinations dismissed by a rule */
 	double max_slots_gpus;       /* GPUs that may be used; infinity when not pinned */
 	double tolerance_frac;       /* plans that could be better by less are not looked for */
+	uint64_t max_weighed;        /* of the knobs */
 	double memory_scale;         /* 1; the "what if memory were no limit" question raises it */
 };
 
@@ -150,6 +153,7 @@ struct search_knobs {
 	double tolerance_frac;    /* at least; large fleets get one anyway */
 	double memory_scale;      /* 1; larger asks what a plan without memory limits would be */
 	const bool *require_type; /* by cluster type: must be used; or NULL */
+	uint64_t max_weighed;     /* about this many plans are weighed and no more, the gap tells the rest; 0 = no limit */
 	bool any_plan;            /* the first plan that fits will do: "does anything fit?" */
 };
 

@@ -92,6 +92,15 @@ static bool settled(const struct progress *p)
 	return p->any_plan && isfinite(p->best.step_s);
 }
 
+/* What stays unsearched, from this bound on, is left to the gap. */
+static bool spent(struct progress *p, const struct space *space, double bound_s)
+{
+	if (!space->max_weighed || p->counts.weighed < space->max_weighed)
+		return false;
+	p->counts.open_bound_s = fmin(p->counts.open_bound_s, bound_s);
+	return true;
+}
+
 /* Appends what is still open after the batch; what the best plan now rules out is dropped. */
 static int gather_open(struct progress *p, const struct space *space, struct open_list *from, struct adp_error *err)
 {
@@ -189,6 +198,8 @@ static int search_units(struct progress *p, const struct space *space, struct ad
 			p->counts.bounded += space->n_units - at;
 			break;
 		}
+		if (spent(p, space, space->units[at].bound_s))
+			break;
 		batch.n = space->n_units - at < size ? space->n_units - at : size;
 		rc = run_jobs(p, &batch, err);
 		at += batch.n;
@@ -203,6 +214,8 @@ static int search_units(struct progress *p, const struct space *space, struct ad
 			p->counts.bounded += p->open.n - at;
 			break;
 		}
+		if (spent(p, space, p->open.items[at].bound_s))
+			break;
 		if (at >= FINISH_MAX) {
 			p->counts.open_bound_s = fmin(p->counts.open_bound_s, p->open.items[at].bound_s);
 			break;
@@ -232,6 +245,7 @@ int search_with(struct adp_plan **out, const struct adp_model *model, const stru
 	p->any_plan = knobs->any_plan;
 	p->best.step_s = p->counts.open_bound_s = INFINITY;
 	rc = space_build(&space, model, cluster, engine, tables, train, opts, &arena, knobs, err);
+	space.max_weighed = knobs->max_weighed;
 	for (uint32_t i = 0; rc == ADP_OK && i < p->n_threads; i++)
 		rc = evaluator_create(&p->workers[i].ev, &space, err);
 	if (rc == ADP_OK)

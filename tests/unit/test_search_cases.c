@@ -5,7 +5,10 @@
  */
 #include "search_fixture.h"
 
+#include <ctype.h>
 #include <math.h>
+
+#include "base/file.h"
 
 static const double gib = 1073741824.0;
 
@@ -449,6 +452,85 @@ static void expert_parallelism_reaches_the_whole_fleet(void **state)
 	job_fini(&job);
 }
 
+/* ---- the list ---------------------------------------------------------------------------------
+ */
+
+/* A file of the tree as text; free with adp_free. NULL where there is none. */
+static char *text_of(const char *format, const char *name, int len)
+{
+	struct adp_error err = {0};
+	char path[512], in_tree[256], *text;
+	size_t size;
+
+	snprintf(in_tree, sizeof in_tree, format, len, name);
+	snprintf(path, sizeof path, "%s/%s", ADP_SOURCE_DIR, in_tree);
+	return adp_file_read(&text, &size, path, 1 << 24, &err) == ADP_OK ? text : NULL;
+}
+
+/* Each `test_...` of docs/cases.md is a file, and the words in back quotes after it are its tests.
+ */
+static void the_list_of_cases_names_tests_that_exist(void **state)
+{
+	char *list = text_of("docs/%.*s", "cases.md", 8), *source = NULL, *at, *end;
+	unsigned n_tests = 0;
+
+	(void)state;
+	assert_non_null(list);
+	at = strstr(list, "\n## "); /* the text before it names no test of a case */
+	assert_non_null(at);
+	for (; (at = strchr(at, '`')) && (end = strchr(at + 1, '`')); at = end + 1) {
+		int len = (int)(end - at - 1);
+		char name[128], *definition;
+
+		at++;
+		if (end[1] == ':') {
+			adp_free(source);
+			source = strncmp(at, "python/", 7) == 0 ? text_of("tests/%.*s.py", at, len)
+			                                        : text_of("tests/unit/%.*s.c", at, len);
+			if (!source)
+				fail_msg("no test file %.*s", len, at);
+			continue;
+		}
+		if (!memchr(at, '_', (size_t)len) || !source || isupper((unsigned char)*at))
+			continue;
+		snprintf(name, sizeof name, " %.*s(", len, at);
+		definition = strstr(source, name);
+		if (strcmp(name, " q_lora_rank(") != 0 && !definition) /* a key of a config */
+			fail_msg("no test%s..) in the file named before it", name);
+		n_tests++;
+	}
+	assert_true(n_tests > 40);
+	adp_free(source);
+	adp_free(list);
+}
+
+/* Every case of the reference collection stands in the list, where the collection is at hand. */
+static void every_case_of_the_collection_is_in_the_list(void **state)
+{
+	char *list = text_of("docs/%.*s", "cases.md", 8);
+	char *cases = text_of("../shared/data/cases/%.*s", "cases.jsonl", 11), *at;
+	unsigned n = 0;
+
+	(void)state;
+	assert_non_null(list);
+	if (!cases) {
+		print_message("skipped: the collection of cases is not here\n");
+		adp_free(list);
+		return;
+	}
+	for (at = cases; (at = strstr(at, "\"id\": \"")); n++) {
+		char id[64];
+
+		at += 7;
+		snprintf(id, sizeof id, "| %.*s:", (int)strcspn(at, "\""), at);
+		if (!strstr(list, id))
+			fail_msg("docs/cases.md lacks %s", id);
+	}
+	assert_int_equal(n, 54);
+	adp_free(cases);
+	adp_free(list);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -463,6 +545,8 @@ int main(void)
 		cmocka_unit_test(two_cards_without_peer_to_peer_are_slower_than_one),
 		cmocka_unit_test(the_global_batch_is_the_one_asked_for_and_shown),
 		cmocka_unit_test(expert_parallelism_reaches_the_whole_fleet),
+		cmocka_unit_test(the_list_of_cases_names_tests_that_exist),
+		cmocka_unit_test(every_case_of_the_collection_is_in_the_list),
 	};
 
 	return cmocka_run_group_tests(tests, load_planner, unload_planner);

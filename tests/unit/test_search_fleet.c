@@ -80,9 +80,9 @@ static void both_label_samples_give_the_same_plan(void **state)
 
 /*
  * Case heterogeneous-03: ZeRO 3 over four V100 of 16 GB and four of 32 GB gives each the same
- * share, so the small ones decide: 0.88 * 16160 MiB = 13.9 GiB. 5.2e9 parameters are 10.4 GB of
- * shares each and do not fit beside the whole blocks, although all 192 GB together are more than
- * enough.
+ * share, so the small ones decide: 0.88 * 16160 MiB = 13.9 GiB. 16 bytes of each of 5.3e9
+ * parameters are 10.6 GB a GPU and do not fit beside whole blocks, although all 192 GB together are
+ * more than enough.
  */
 static void the_smallest_card_decides_under_equal_shards(void **state)
 {

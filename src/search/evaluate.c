@@ -18,6 +18,7 @@ int evaluator_create(struct evaluator **out, const struct space *space, struct a
 	ev->n_blocks = space->model->n_blocks;
 	ev->n_layers = space->model->n_layers;
 	ev->cls = adp_calloc(cells, sizeof *ev->cls);
+	ev->domain_n = adp_calloc(space->cluster->n_domains + 1u, sizeof *ev->domain_n);
 	ev->fwd = adp_calloc(cells * n_blocks, sizeof *ev->fwd);
 	ev->bwd = adp_calloc(cells * n_blocks * ADP_N_RECOMPUTE, sizeof *ev->bwd);
 	ev->end_fwd = adp_calloc(cells, sizeof *ev->end_fwd);
@@ -37,7 +38,7 @@ int evaluator_create(struct evaluator **out, const struct space *space, struct a
 	ev->detail_cells = adp_calloc(2 * cells, sizeof *ev->detail_cells);
 	ev->detail_class = adp_calloc(2 * cells, sizeof *ev->detail_class);
 	*out = ev;
-	if (!ev->most_head || !ev->run_first || !ev->run_n || !ev->cls || !ev->fwd || !ev->bwd || !ev->end_fwd || !ev->end_bwd || !ev->send_fwd || !ev->send_bwd ||
+	if (!ev->most_head || !ev->run_first || !ev->run_n || !ev->cls || !ev->domain_n || !ev->fwd || !ev->bwd || !ev->end_fwd || !ev->end_bwd || !ev->send_fwd || !ev->send_bwd ||
 	    !ev->stages || !ev->pipe_end || !ev->cache_key || !ev->cache_value || !ev->detail_memory ||
 	    !ev->detail_usable || !ev->detail_end || !ev->detail_cells || !ev->detail_class) {
 		evaluator_destroy(ev);
@@ -55,6 +56,7 @@ void evaluator_destroy(struct evaluator *ev)
 	adp_free(ev->run_first);
 	adp_free(ev->run_n);
 	adp_free(ev->cls);
+	adp_free(ev->domain_n);
 	adp_free(ev->fwd);
 	adp_free(ev->bwd);
 	adp_free(ev->end_fwd);
@@ -171,21 +173,61 @@ static void path_worsen(struct adp_path *path, const struct slot_class *cls, con
 	}
 }
 
+/* The most slots by which n of a type's, from the at-th on, can be grouped inside their domains. */
+static uint32_t domain_share(struct evaluator *ev, uint32_t type, uint32_t at, uint32_t n)
+{
+	const struct type_slots *all = &ev->sc->slots->type[type];
+	uint32_t end = at + n, share = 0;
+
+	if (all->scattered)
+		for (uint32_t i = at; i < end; i++)
+			ev->domain_n[all->slots[i].domain]++;
+	for (uint32_t i = at; i < end;) {
+		const struct slot *slot = &all->slots[i];
+		uint32_t next = slot->domain_end < end ? slot->domain_end : end;
+
+		share = gcd(share, all->scattered ? ev->domain_n[slot->domain] : next - i);
+		i = next;
+	}
+	if (all->scattered)
+		for (uint32_t i = at; i < end; i++)
+			ev->domain_n[all->slots[i].domain] = 0;
+	return share;
+}
+
+/* Replicas of each stage that share a domain. A group that is sharded inside the domain is of one size everywhere. */
+static void stages_inside(struct evaluator *ev)
+{
+	const struct composition *comp = ev->comp;
+	uint32_t all = 0;
+
+	memset(ev->inside, 0, sizeof ev->inside);
+	for (uint32_t g = 0; g < comp->n_groups; g++) {
+		struct grid grid;
+
+		group_grid(&grid, comp, &comp->group[g]);
+		for (uint32_t s = 0; s < comp->pp; s++) {
+			ev->inside[s] = gcd(ev->inside[s], domain_share(ev, grid.type[s], grid.at[s], comp->group[g].n_replicas));
+			all = gcd(all, ev->inside[s]);
+		}
+	}
+	for (uint32_t s = 0; ev->unit->hybrid && s < comp->pp; s++)
+		ev->inside[s] = all;
+}
+
 /* The data-parallel groups of a stage: ranks that share a domain, then domains. */
 static void stage_paths(struct evaluator *ev, uint32_t s)
 {
 	const struct composition *comp = ev->comp;
 	const struct adp_shape *shape = &ev->sc->shape;
 	struct adp_path *dp = &ev->dp_path[s], *edp = &ev->edp_path[s];
-	uint32_t inside = 0, spanned = 1, size = ev->sc->slots->size, n_edp, e_inside;
+	uint32_t inside = ev->inside[s], spanned = 1, size = ev->sc->slots->size, n_edp, e_inside;
 
 	memset(dp, 0, sizeof *dp);
 	for (uint32_t k = 0; k < ev->n_kinds; k++) {
 		const struct slot_class *cls = &ev->sc->slots->classes[ev->cls[k * comp->pp + s]];
-		uint32_t m = comp->group[ev->kinds[k].group].n_replicas;
 
 		path_worsen(dp, cls, &ev->space->cluster->types[cls->type]);
-		inside = gcd(inside, gcd(m, cls->per_domain));
 		spanned = cls->n_spanned > spanned ? cls->n_spanned : spanned;
 	}
 	*edp = *dp;
@@ -342,10 +384,12 @@ int evaluator_open(struct evaluator *ev, const struct unit *unit, const struct c
 	for (uint8_t r = 0; unit->recompute < 0 && r < ADP_N_RECOMPUTE; r++)
 		if (engine->recompute_mask & (1u << r))
 			ev->recompute_order[ev->n_recompute++] = r;
+	stages_inside(ev);
 	for (uint32_t s = 0; s < ev->pp; s++)
 		stage_paths(ev, s);
-	if (unit->hybrid && (ev->dp_path[0].level[0].fan == 1 || ev->dp_path[0].level[1].fan == 1))
-		return ADP_OK; /* the same as the plain form */
+	for (uint32_t s = 0; unit->hybrid && s < ev->pp; s++)
+		if (ev->dp_path[s].level[0].fan == 1 || ev->dp_path[s].level[1].fan == 1)
+			return ADP_OK; /* the same as the plain form */
 	ev->shard = unit->zero_stage == 0 ? 1 : unit->hybrid ? ev->dp_path[0].level[0].fan : comp->dp * shape->cp;
 	ev->expert_shard = unit->zero_stage == 0 ? 1
 	                   : unit->hybrid        ? ev->edp_path[0].level[0].fan

@@ -49,10 +49,12 @@ struct evaluator {
 	uint32_t n_kinds;
 	struct column_kind kinds[ADP_SEARCH_MAX_KINDS];
 	uint32_t *cls;               /* [kind * pp + stage] */
+	uint32_t *domain_n;          /* [domain], zero between uses */
 	double *fwd;                 /* [(kind * pp + stage) * n_blocks + block] */
 	double *bwd;                 /* [((kind * pp + stage) * ADP_N_RECOMPUTE + r) * n_blocks + block] */
 	double *end_fwd, *end_bwd;   /* [kind * pp + stage]: embedding on the first, tail on the last */
 	double *send_fwd, *send_bwd; /* [kind * pp + stage] */
+	uint32_t inside[ADP_SEARCH_MAX_PIPE]; /* replicas of a stage that share a domain */
 	double in_flight[ADP_SEARCH_MAX_PIPE];
 	double usable[ADP_SEARCH_MAX_PIPE];
 	double optimizer_s_per_elem[ADP_SEARCH_MAX_PIPE];

@@ -27,6 +27,7 @@ struct building {
 	struct slot_class *classes;
 	struct slot_gpu *gpus;
 	uint32_t *class_n;
+	unsigned char *domain_seen; /* [domain], zero between uses */
 	uint32_t n_gpus;
 	bool many_racks, many_spines;
 };
@@ -191,6 +192,20 @@ static void class_worsen(struct slot_class *cls, const struct slot_class *other)
 		cls->far = other->far;
 }
 
+/* Does a domain come up again after another one? seen: a byte for each domain, zero. */
+static bool slots_scattered(const struct slot *slots, uint32_t n, unsigned char *seen)
+{
+	bool again = false;
+
+	for (uint32_t i = 0; i < n; i = slots[i].domain_end) {
+		again = again || seen[slots[i].domain];
+		seen[slots[i].domain] = 1;
+	}
+	for (uint32_t i = 0; i < n; i = slots[i].domain_end)
+		seen[slots[i].domain] = 0;
+	return again;
+}
+
 static int type_build(struct building *b, const struct space *space, uint32_t type_at, struct seat *seats,
                       struct ranked_slot *ranked, struct adp_error *err)
 {
@@ -259,9 +274,10 @@ static int type_build(struct building *b, const struct space *space, uint32_t ty
 		out[i] = ranked[i].slot;
 		out[i].domain = cluster->nodes[b->gpus[out[i].first_gpu].node].nvlink_domain;
 		out[i].run_end = i + 1 < n_ranked && out[i + 1].cls == out[i].cls ? out[i + 1].run_end : i + 1;
+		out[i].domain_end = i + 1 < n_ranked && out[i + 1].domain == out[i].domain ? out[i + 1].domain_end : i + 1;
 		b->class_n[out[i].cls]++;
 	}
-	b->slots->type[type_at] = (struct type_slots){out, n_ranked};
+	b->slots->type[type_at] = (struct type_slots){out, n_ranked, slots_scattered(out, n_ranked, b->domain_seen)};
 	return ADP_OK;
 }
 
@@ -281,7 +297,8 @@ int slots_build(struct slots *out, const struct space *space, uint32_t size, str
 	b.classes = adp_arena_calloc(space->arena, n_gpus / size + 1, sizeof *b.classes);
 	b.class_n = adp_arena_calloc(space->arena, n_gpus / size + 1, sizeof *b.class_n);
 	b.gpus = adp_arena_calloc(space->arena, n_gpus + 1, sizeof *b.gpus);
-	if (!seats || !ranked || !b.classes || !b.class_n || !b.gpus)
+	b.domain_seen = adp_arena_calloc(space->arena, space->cluster->n_domains + 1u, sizeof *b.domain_seen);
+	if (!b.domain_seen || !seats || !ranked || !b.classes || !b.class_n || !b.gpus)
 		rc = adp_nomem(err);
 	for (uint32_t t = 0; rc == ADP_OK && t < space->n_types; t++)
 		rc = type_build(&b, space, t, seats, ranked, err);

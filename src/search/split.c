@@ -640,8 +640,11 @@ static bool proportional(struct evaluator *ev, struct split *split)
 static bool even(struct evaluator *ev, struct split *split)
 {
 	memset(split, 0, sizeof *split);
-	for (uint32_t s = 0; s < ev->pp; s++)
+	for (uint32_t s = 0; s < ev->pp; s++) {
 		split->n_layers[s] = ev->n_layers / ev->pp + (s < ev->n_layers % ev->pp);
+		if (split->n_layers[s] < stage_least(ev, s))
+			return false;
+	}
 	return split_fit(ev, split);
 }
 

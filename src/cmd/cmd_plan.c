@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "adp/emit.h"
 #include "adp/search.h"
 #include "adp/units.h"
 #include "base/alloc.h"
@@ -37,7 +38,7 @@ struct inputs {
 	struct adp_tables *tables;
 	const char *assumed[MAX_ASSUMED]; /* what was not given, for the plan's notes */
 	uint32_t n_assumed;
-	char seq_note[128], context_note[160];
+	char seq_note[128], context_note[160], exclude_note[160], emit_note[512];
 };
 
 enum key {
@@ -415,7 +416,15 @@ static int check_request(struct request *to)
 	return ADP_OK;
 }
 
-static int check_excludes(struct request *to, const struct inputs *in)
+static bool has_type(const struct adp_cluster *cluster, const struct adp_gpu_type *type)
+{
+	for (uint32_t t = 0; t < cluster->n_types; t++)
+		if (!strcmp(cluster->types[t].name, type->name))
+			return true;
+	return false;
+}
+
+static int check_excludes(struct request *to, struct inputs *in)
 {
 	for (uint32_t i = 0; i < to->search.n_exclude; i++) {
 		char near[256] = "";
@@ -425,6 +434,11 @@ static int check_excludes(struct request *to, const struct inputs *in)
 		if (!type)
 			return adp_fail(&to->err, ADP_EINVAL, "--exclude %.64s: no such GPU type%s%s%s",
 			                to->exclude[i], *near ? "; did you mean " : "", near, *near ? "?" : "");
+		if (!has_type(in->cluster, type) && !*in->exclude_note) {
+			snprintf(in->exclude_note, sizeof in->exclude_note,
+			         "--exclude %.64s changes nothing: the fleet has none", to->exclude[i]);
+			in->assumed[in->n_assumed++] = in->exclude_note;
+		}
 		to->exclude[i] = type->name;
 	}
 	to->search.exclude = to->exclude;
@@ -495,17 +509,35 @@ static bool is_listed(const char *const *texts, uint32_t n, const char *text)
 	return false;
 }
 
-/* The plan's own warnings first, then what was assumed, then what the readers noticed; each once.
+/* A plan that the engine's files cannot express is still an answer, but the user must know. */
+static int try_emit(struct inputs *in, const struct adp_plan *plan, struct adp_error *err)
+{
+	struct adp_emit_set set = {0};
+	struct adp_error why = {0};
+	const int rc = adp_emit(&set, plan, NULL, NULL, &why);
+
+	adp_emit_fini(&set);
+	if (rc == ADP_ENOMEM)
+		return adp_nomem(err);
+	if (rc)
+		snprintf(in->emit_note, sizeof in->emit_note, "adp emit refuses this plan: %.400s",
+		         why.text);
+	return ADP_OK;
+}
+
+/*
+ * What stops the launch first, then the plan's own warnings, what was assumed, and what the readers
+ * noticed; each once.
  */
 static int add_warnings(struct adp_plan *plan, const struct inputs *in, struct adp_error *err)
 {
+	const char *const refusal = in->emit_note;
 	const struct {
 		const char *const *texts;
 		uint32_t n;
 	} sources[] = {
-		{plan->warnings, plan->n_warnings},
-		{in->assumed, in->n_assumed},
-		{in->cluster->warnings, in->cluster->n_warnings},
+		{&refusal, *refusal != '\0'},           {plan->warnings, plan->n_warnings},
+		{in->assumed, in->n_assumed},           {in->cluster->warnings, in->cluster->n_warnings},
 		{in->model->notes, in->model->n_notes},
 	};
 	const char **all;
@@ -560,7 +592,7 @@ static int print_plan(const struct adp_plan *plan, enum cmd_output output)
 	return rc;
 }
 
-static int make_plan(struct adp_plan **out, struct request *to, const struct inputs *in)
+static int make_plan(struct adp_plan **out, struct request *to, struct inputs *in)
 {
 	struct adp_error *err = &to->err;
 	int rc = adp_search(out, in->model, in->cluster, in->engine, in->tables, &to->train,
@@ -571,6 +603,8 @@ static int make_plan(struct adp_plan **out, struct request *to, const struct inp
 	if (!to->no_why)
 		rc = adp_search_explain(*out, in->model, in->cluster, in->engine, in->tables, &to->train,
 		                        &to->search, err);
+	if (!rc)
+		rc = try_emit(in, *out, err);
 	return rc ? rc : add_warnings(*out, in, err);
 }
 

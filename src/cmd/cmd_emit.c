@@ -25,10 +25,10 @@ static const struct argp_option options[] = {
 	{"engine", 'e', "ENGINE", 0, "torch or megatron (default: the engine the plan was made for)",
      0},
 	{"directory", 'd', "DIR", 0,
-     "Write all files there, made if absent (default: print the main file)", 0},
+     "write all files there, made if absent (default: print the main file)", 0},
 	{"master-addr", KEY_MASTER_ADDR, "HOST", 0,
-     "Where rank 0 listens (default: the first node's name)", 0},
-	{"master-port", KEY_MASTER_PORT, "PORT", 0, "Port of rank 0 (default: 29500)", 0},
+     "where rank 0 listens (default: the first node's name)", 0},
+	{"master-port", KEY_MASTER_PORT, "PORT", 0, "port of rank 0 (default: 29500)", 0},
 	{0},
 };
 
@@ -143,7 +143,10 @@ int cmd_emit(int argc, char **argv)
 			   "PLAN is a plan document of adp plan (a path, or - for standard input). Megatron: "
 			   "megatron.args, one "
 			   "argument a line, passed on by launch.sh; torch: launch.sh and plan.json. Both: "
-			   "ranks.csv.",
+			   "ranks.csv.\n\n"
+			   "Example:\n  adp emit --directory launch plan.yaml\n\n"
+			   "Exit status: 0 written; 2 the plan, an option or a name is refused, and why; 4 "
+			   "internal error, or the output could not be written.",
 	};
 	int status = cmd_check_options(command, options, argc, argv);
 

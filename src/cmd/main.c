@@ -34,7 +34,7 @@ static void print_help(void)
 	       "  adp plan --model llama-3-70b --gpus H100:128,A100-80:128 --global-batch 1024 "
 	       "--tokens 15T\n\n"
 	       "Exit status: 0 yes; 1 the answer is no (nothing fits); 2 bad usage or input;\n"
-	       "3 cluster unreachable; 4 internal error, or the output could not be written.\n");
+	       "4 internal error, or the output could not be written.\n");
 }
 
 static int unknown_command(const char *name)

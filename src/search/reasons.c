@@ -296,10 +296,10 @@ static bool add_busy_uplinks(struct adp_strbuf *out, const struct why *w, enum a
 		}
 	if (!busiest)
 		return false;
-	adp_strbuf_addf(out, "%suplink of %s %s is %.0f %% busy", out->len ? ", " : "link load: ", what, busiest->name,
-	                100.0 * busiest->uplink.load_frac);
+	adp_strbuf_addf(out, "%suplink%s of %s %s", out->len ? ", " : "link load: ", n > 1 ? "s" : "", what, busiest->name);
 	if (n > 1)
-		adp_strbuf_addf(out, " (%u more, less)", n - 1);
+		adp_strbuf_addf(out, " and %u more are up to", n - 1);
+	adp_strbuf_addf(out, "%s %.0f %% busy", n > 1 ? "" : " is", 100.0 * busiest->uplink.load_frac);
 	return true;
 }
 
@@ -353,25 +353,25 @@ struct type_share {
 	double micro_s; /* slowest stage of a replica, one micro-batch */
 };
 
-/* Times per layer come from stages without embedding and head where the type has such. */
+/* Times per layer are those of healthy GPUs, from stages without embedding and head where the type has such. */
 static void stage_share(struct type_share *share, const struct adp_plan *plan, uint32_t type)
 {
 	const struct adp_plan_cell *cells = plan->pipes[0].cells;
-	double seconds[2] = {0.0, 0.0};
-	uint32_t layers[2] = {0, 0};
+	double layer_s[2] = {INFINITY, INFINITY};
 
 	*share = (struct type_share){.type = type};
 	for (uint32_t s = 0; s < plan->pp; s++) {
 		bool end = plan->stages[s].embedding || plan->stages[s].head;
+		uint32_t n = plan_stage_layers(&plan->stages[s]);
 
 		if (cells[s].gpu != type)
 			continue;
 		share->n_stages++;
-		share->n_layers += plan_stage_layers(&plan->stages[s]);
-		seconds[end] += cells[s].fwd_s + cells[s].bwd_s;
-		layers[end] += plan_stage_layers(&plan->stages[s]);
+		share->n_layers += n;
+		if (n)
+			layer_s[end] = fmin(layer_s[end], (cells[s].fwd_s + cells[s].bwd_s) / n);
 	}
-	share->layer_s = layers[0] ? seconds[0] / layers[0] : layers[1] ? seconds[1] / layers[1] : 0.0;
+	share->layer_s = isfinite(layer_s[0]) ? layer_s[0] : isfinite(layer_s[1]) ? layer_s[1] : 0.0;
 }
 
 static void replica_share(struct type_share *share, const struct adp_plan *plan, uint32_t type)
@@ -465,7 +465,8 @@ static int reason_types(struct why *w, struct adp_error *err)
 		if (type->n_used)
 			continue;
 		if (!type->allowed)
-			adp_strbuf_addf(&text, "%s%s left out: %s", text.len ? "; " : "GPU types: ", why_label(w, t), type->why);
+			adp_strbuf_addf(&text, "%s%s %s%s", text.len ? "; " : "GPU types: ", why_label(w, t),
+			                strncmp(type->why, "left out ", 9) == 0 ? "" : "left out: ", type->why);
 		else if (type->with_s > 0.0)
 			adp_strbuf_addf(&text, "%s%s left out: with it the step would take %s", text.len ? "; " : "GPU types: ",
 			                why_label(w, t), why_percent(percent, type->with_s / w->plan->step.step_s - 1.0));
@@ -596,10 +597,10 @@ static void add_memory(struct adp_strbuf *out, const struct why *w, const struct
 {
 	char have[32], usable[32];
 
-	adp_strbuf_addf(out, "%s of the %s that a %s has to use",
+	adp_strbuf_addf(out, "%s where %s has %s",
 	                adp_format_bytes(have, sizeof have, (double)plan->stages[stage].memory.peak_bytes),
-	                adp_format_bytes(usable, sizeof usable, (double)plan->stages[stage].usable_bytes),
-	                why_label(w, plan->pipes[0].cells[stage].gpu));
+	                why_label(w, plan->pipes[0].cells[stage].gpu),
+	                adp_format_bytes(usable, sizeof usable, (double)plan->stages[stage].usable_bytes));
 }
 
 static int reason_memory(struct why *w, struct adp_error *err)
@@ -626,10 +627,10 @@ static int reason_memory(struct why *w, struct adp_error *err)
 		adp_strbuf_add(&text, "memory: if it were no limit ");
 		plan_changes(&changes, plan, answer.plan);
 		add_instead(&text, w, answer.plan, &changes);
-		adp_strbuf_addf(&text, ", but stage %u would need ", stage);
+		adp_strbuf_addf(&text, "; its stage %u would need ", stage);
 		add_memory(&text, w, answer.plan, stage);
 		stage = fullest_stage(plan, &share);
-		adp_strbuf_addf(&text, "; now stage %u is the fullest with %.0f %%", stage, 100.0 * share);
+		adp_strbuf_addf(&text, " (now at most %.0f %% full, stage %u)", 100.0 * share, stage);
 	}
 	adp_strbuf_fini(&changes);
 	adp_plan_destroy(answer.plan);

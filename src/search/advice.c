@@ -9,8 +9,9 @@
 #include "search/internal.h"
 
 /*
- * When nothing fits: what stands in the way and the smallest changes that help, cheapest for the user first.
- * Each question is a search that stops at the first plan, with everything but one value kept.
+ * When nothing fits: what stands in the way and the smallest changes that help, cheapest for the
+ * user first. Each question is a search that stops at the first plan, with everything but one value
+ * kept.
  */
 
 enum { ADVICE_MAX = 3, SEQ_LEAST = 256, GROWTH_MAX = 64, BATCH_GROWTH_MAX = 16, GPUS_MAX = 131072 };
@@ -57,8 +58,9 @@ static void trial_init(struct trial *out, const struct advice *a)
 }
 
 /*
- * What fits at all also fits with the leanest of the values that the user left open: full recomputation,
- * micro-batches of one sequence, no virtual pipeline. Those need the least memory and no rule prefers others.
+ * What fits at all also fits with the leanest of the values that the user left open: full
+ * recomputation, micro-batches of one sequence, no virtual pipeline. Those need the least memory
+ * and no rule prefers others.
  */
 static void make_lean(struct trial *trial, const struct advice *a)
 {
@@ -72,7 +74,8 @@ static void make_lean(struct trial *trial, const struct advice *a)
 }
 
 /* *plan: some plan that fits, or NULL. Other failures than "no" are returned. */
-static int attempt(struct adp_plan **plan, struct advice *a, const struct trial *trial, struct adp_error *why)
+static int attempt(struct adp_plan **plan, struct advice *a, const struct trial *trial,
+                   struct adp_error *why)
 {
 	struct search_knobs knobs = {.memory_scale = trial->memory_scale, .any_plan = true};
 	struct trial lean = *trial;
@@ -80,7 +83,8 @@ static int attempt(struct adp_plan **plan, struct advice *a, const struct trial 
 	int rc;
 
 	make_lean(&lean, a);
-	rc = search_with(plan, a->model, lean.cluster, a->engine, a->tables, &lean.train, &lean.opts, &knobs, &err);
+	rc = search_with(plan, a->model, lean.cluster, a->engine, a->tables, &lean.train, &lean.opts,
+	                 &knobs, &err);
 	if (rc == ADP_OK)
 		return ADP_OK;
 	*plan = NULL;
@@ -122,7 +126,7 @@ static void add_advice(struct advice *a, const char *format, ...)
 	adp_strbuf_addf(&a->text, "%s%s", a->n++ ? "; " : "", text);
 }
 
-/* ---- pins ------------------------------------------------------------------------------------- */
+/* ---- pins ---------------------------------------------------------------------------- */
 
 struct pin_of {
 	const char *flag;
@@ -318,8 +322,8 @@ static int advise_pins(struct advice *a)
 static int advise_all_pins(struct advice *a)
 {
 	const struct adp_search_opts *o = a->opts;
-	bool any = o->recompute >= 0 || o->zero_stage >= 0 || o->sequence_parallel >= 0 || o->equal_layers ||
-	           o->equal_batches || o->n_exclude;
+	bool any = o->recompute >= 0 || o->zero_stage >= 0 || o->sequence_parallel >= 0 ||
+	           o->equal_layers || o->equal_batches || o->n_exclude;
 	struct trial trial;
 	bool yes;
 	int rc;
@@ -337,7 +341,7 @@ static int advise_all_pins(struct advice *a)
 	return rc;
 }
 
-/* ---- training ------------------------------------------------------------------------------------ */
+/* ---- training ------------------------------------------------------------------------ */
 
 static int advise_sequence(struct advice *a)
 {
@@ -346,12 +350,14 @@ static int advise_sequence(struct advice *a)
 	int rc = ADP_OK;
 
 	trial_init(&trial, a);
-	while (rc == ADP_OK && !yes && trial.train.seq_tokens % 2 == 0 && trial.train.seq_tokens / 2 >= SEQ_LEAST) {
+	while (rc == ADP_OK && !yes && trial.train.seq_tokens % 2 == 0 &&
+	       trial.train.seq_tokens / 2 >= SEQ_LEAST) {
 		trial.train.seq_tokens /= 2;
 		rc = fits(&yes, a, &trial);
 	}
 	if (rc == ADP_OK && yes)
-		add_advice(a, "--seq %" PRIu64 " instead of %" PRIu64, trial.train.seq_tokens, a->train->seq_tokens);
+		add_advice(a, "--seq %" PRIu64 " instead of %" PRIu64, trial.train.seq_tokens,
+		           a->train->seq_tokens);
 	return rc;
 }
 
@@ -367,16 +373,17 @@ static int advise_batch(struct advice *a)
 		rc = fits(&yes, a, &trial);
 	}
 	if (rc == ADP_OK && yes)
-		add_advice(a, "--global-batch %" PRIu64 " instead of %" PRIu64, trial.train.global_batch_seqs,
-		           a->train->global_batch_seqs);
+		add_advice(a, "--global-batch %" PRIu64 " instead of %" PRIu64,
+		           trial.train.global_batch_seqs, a->train->global_batch_seqs);
 	return rc;
 }
 
-/* ---- more GPUs -------------------------------------------------------------------------------------- */
+/* ---- more GPUs ----------------------------------------------------------------------- */
 
-/* Copies of a fleet's nodes: of each type times / per as many as it has, rounded up. Lives in the arena. */
-static int grow(struct adp_cluster *out, const struct adp_cluster *from, uint64_t times, uint64_t per,
-                struct adp_arena *arena, struct adp_error *err)
+/* Copies of a fleet's nodes: of each type times / per as many as it has, rounded up. Lives in the
+ * arena. */
+static int grow(struct adp_cluster *out, const struct adp_cluster *from, uint64_t times,
+                uint64_t per, struct adp_arena *arena, struct adp_error *err)
 {
 	uint64_t copies = (times + per - 1) / per + 1, max = from->n_nodes * copies;
 	struct adp_domain *domains = adp_arena_calloc(arena, from->n_domains * copies, sizeof *domains);
@@ -398,7 +405,8 @@ static int grow(struct adp_cluster *out, const struct adp_cluster *from, uint64_
 		while (last < from->n_nodes && from->nodes[last].type == type)
 			last++;
 		wanted = ((last - first) * times + per - 1) / per;
-		/* nodes of one NVLink domain stay neighbours, and each copy of the domain is one of its own */
+		/* nodes of one NVLink domain stay neighbours, and each copy of the domain is one of its own
+		 */
 		for (uint32_t at = first; at < last;) {
 			uint32_t end = at;
 
@@ -420,7 +428,8 @@ static int grow(struct adp_cluster *out, const struct adp_cluster *from, uint64_
 	return ADP_OK;
 }
 
-static int fits_grown(bool *out, struct advice *a, struct trial *trial, struct adp_cluster *grown, uint64_t times)
+static int fits_grown(bool *out, struct advice *a, struct trial *trial, struct adp_cluster *grown,
+                      uint64_t times)
 {
 	struct adp_arena arena = {0};
 	int rc = grow(grown, a->cluster, times, a->cluster->n_nodes, &arena, a->err);
@@ -471,7 +480,8 @@ static int advise_gpus(struct advice *a)
 	trial_init(&trial, a);
 	if (pinned(&trial.opts.gpus))
 		return ADP_OK; /* more GPUs than may be used help nobody */
-	while (rc == ADP_OK && !yes && high * 2 <= n * GROWTH_MAX && n_gpus * (high * 2 / n) <= GPUS_MAX) {
+	while (rc == ADP_OK && !yes && high * 2 <= n * GROWTH_MAX &&
+	       n_gpus * (high * 2 / n) <= GPUS_MAX) {
 		low = high;
 		high *= 2;
 		rc = fits_grown(&yes, a, &trial, &grown, high);
@@ -500,7 +510,7 @@ static int advise_gpus(struct advice *a)
 	return rc;
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------------- */
+/* ---- memory -------------------------------------------------------------------------- */
 
 /* How much of its GPUs' memory a plan takes. */
 static double fullness(const struct adp_plan *plan)
@@ -508,13 +518,14 @@ static double fullness(const struct adp_plan *plan)
 	double most = 0.0;
 
 	for (uint32_t s = 0; s < plan->pp; s++)
-		most = fmax(most, (double)plan->stages[s].memory.peak_bytes / (double)plan->stages[s].usable_bytes);
+		most = fmax(most, (double)plan->stages[s].memory.peak_bytes /
+		                      (double)plan->stages[s].usable_bytes);
 	return most;
 }
 
 /*
- * The smallest factor on all GPUs' memory that lets a plan in, between a factor that does not and one that
- * a plan was seen to need.
+ * The smallest factor on all GPUs' memory that lets a plan in, between a factor that does not and
+ * one that a plan was seen to need.
  */
 static int memory_needed(double *out, struct advice *a, double seen)
 {
@@ -564,7 +575,7 @@ static void add_memory(struct adp_strbuf *out, const struct advice *a, double ti
 	}
 }
 
-/* ---- the answer ---------------------------------------------------------------------------------------------- */
+/* ---- the answer ---------------------------------------------------------------------- */
 
 static int advise(struct advice *a)
 {
@@ -581,12 +592,18 @@ static int advise(struct advice *a)
 	return rc;
 }
 
-int search_advice(const struct adp_model *model, const struct adp_cluster *cluster, const struct adp_engine *engine,
-                  const struct adp_tables *tables, const struct adp_train *train, const struct adp_search_opts *opts,
+int search_advice(const struct adp_model *model, const struct adp_cluster *cluster,
+                  const struct adp_engine *engine, const struct adp_tables *tables,
+                  const struct adp_train *train, const struct adp_search_opts *opts,
                   struct adp_error *err)
 {
-	struct advice a = {.model = model, .cluster = cluster, .engine = engine, .tables = tables, .train = train,
-	                   .opts = opts, .err = err};
+	struct advice a = {.model = model,
+	                   .cluster = cluster,
+	                   .engine = engine,
+	                   .tables = tables,
+	                   .train = train,
+	                   .opts = opts,
+	                   .err = err};
 	struct adp_strbuf memory = {0};
 	struct adp_error why = {0};
 	struct adp_plan *plan;
@@ -601,7 +618,7 @@ int search_advice(const struct adp_model *model, const struct adp_cluster *clust
 	if (rc != ADP_OK)
 		return rc;
 	by_memory = plan != NULL;
-	searched = strncmp(why.text, "no plan of ", 11) == 0; /* and not refused before the search */
+	searched = strncmp(why.text, SEARCH_FOUND_NOTHING, strlen(SEARCH_FOUND_NOTHING)) == 0;
 	if (by_memory)
 		rc = memory_needed(&times, &a, fullness(plan));
 	adp_plan_destroy(plan);
@@ -613,10 +630,13 @@ int search_advice(const struct adp_model *model, const struct adp_cluster *clust
 			rc = adp_nomem(err);
 		else if (by_memory)
 			rc = adp_fail(err, ADP_EINFEASIBLE,
-			              "does not fit in memory: %s in %s with %s and sequences of %" PRIu64 " tokens on %s. %s%s",
-			              model->name, adp_precision_name(train->precision), adp_optimizer_name(train->optimizer),
-			              train->seq_tokens, memory.text ? memory.text : "no GPU",
-			              a.n ? "What would fit: " : "More GPUs of these types do not help; take GPUs with more memory",
+			              "does not fit in memory: %s in %s with %s and sequences of %" PRIu64
+			              " tokens on %s. %s%s",
+			              model->name, adp_precision_name(train->precision),
+			              adp_optimizer_name(train->optimizer), train->seq_tokens,
+			              memory.text ? memory.text : "no GPU",
+			              a.n ? "What would fit: "
+			                  : "More GPUs of these types do not help; take GPUs with more memory",
 			              a.n ? a.text.text : "");
 		else
 			rc = adp_fail(err, ADP_EINFEASIBLE, "%s%s%s%s", why.text, searched ? NOT_MEMORY : "",

@@ -6,7 +6,7 @@
 
 /* What limits the step: where the time of the pipe that ends last goes. */
 
-/* ---- links of an axis ------------------------------------------------------------------------- */
+/* ---- links of an axis ---------------------------------------------------------------- */
 
 static enum adp_link_kind pair_link(const struct adp_node *a, const struct adp_node *b)
 {
@@ -30,7 +30,8 @@ enum adp_link_kind why_axis_link(const struct why *w, uint32_t stride, uint32_t 
 
 		if (place == 0)
 			continue;
-		kind = pair_link(&w->cluster->nodes[w->seats[r].node], &w->cluster->nodes[w->seats[other].node]);
+		kind = pair_link(&w->cluster->nodes[w->seats[r].node],
+		                 &w->cluster->nodes[w->seats[other].node]);
 		worst = kind > worst ? kind : worst;
 	}
 	return worst;
@@ -49,7 +50,7 @@ const char *why_link_words(enum adp_link_kind kind)
 	return words[kind];
 }
 
-/* ---- the sentence ----------------------------------------------------------------------------------- */
+/* ---- the sentence -------------------------------------------------------------------- */
 
 struct cause {
 	double seconds; /* of the step */
@@ -88,7 +89,8 @@ static const char *compute_words(struct why *w, const struct adp_plan_pipe *pipe
 		snprintf(speed, sizeof speed, " at %.0f %% of its speed", 100.0 * cell->speed_frac);
 	if (w->plan->pp > 1)
 		snprintf(where, sizeof where, ", stage %u", stage);
-	return adp_arena_printf(&w->scratch, "compute of %s%s%s", why_label(w, cell->gpu), speed, where);
+	return adp_arena_printf(&w->scratch, "compute of %s%s%s", why_label(w, cell->gpu), speed,
+	                        where);
 }
 
 static const char *bubble_words(struct why *w, const struct adp_plan_pipe *pipe)
@@ -96,21 +98,25 @@ static const char *bubble_words(struct why *w, const struct adp_plan_pipe *pipe)
 	bool few = pipe->n_micro < 4 * w->plan->pp;
 
 	return adp_arena_printf(&w->scratch, "%s: %u micro-batch%s of a replica for %u stages",
-	                        few ? "too few micro-batches to fill the pipeline" : "the pipeline's bubble", pipe->n_micro,
-	                        pipe->n_micro == 1 ? "" : "es", w->plan->pp);
+	                        few ? "too few micro-batches to fill the pipeline"
+	                            : "the pipeline's bubble",
+	                        pipe->n_micro, pipe->n_micro == 1 ? "" : "es", w->plan->pp);
 }
 
-/* Gradients meet over the data- and context-parallel ranks of a stage, those of a tied embedding over its two ends. */
+/* Gradients meet over the data- and context-parallel ranks of a stage, those of a tied embedding
+ * over its two ends. */
 static const char *gradient_words(struct why *w)
 {
 	const struct adp_plan *plan = w->plan;
 	uint32_t stage_ranks = plan->tp * plan->cp * plan->dp;
 
 	if (plan->dp * plan->cp == 1 && plan->pp > 1)
-		return on_link(w, "the exchange of the tied embedding's gradient between first and last stage",
+		return on_link(w,
+		               "the exchange of the tied embedding's gradient between first and last stage",
 		               pair_link(&w->cluster->nodes[w->seats[0].node],
 		                         &w->cluster->nodes[w->seats[stage_ranks * (plan->pp - 1)].node]));
-	return on_link(w, "data-parallel traffic", why_axis_link(w, plan->tp, plan->cp * plan->dp, false));
+	return on_link(w, "data-parallel traffic",
+	               why_axis_link(w, plan->tp, plan->cp * plan->dp, false));
 }
 
 int why_binding(struct why *w, struct adp_error *err)
@@ -123,9 +129,12 @@ int why_binding(struct why *w, struct adp_error *err)
 		{step->compute_s, compute_words(w, pipe, stage)},
 		{step->bubble_s, bubble_words(w, pipe)},
 		{step->tp_s, on_link(w, "tensor-parallel traffic", why_axis_link(w, 1, plan->tp, false))},
-		{step->cp_s, on_link(w, "context-parallel traffic", why_axis_link(w, plan->tp, plan->cp, false))},
-		{step->ep_s, on_link(w, "expert-parallel traffic", why_axis_link(w, plan->etp, plan->ep, false))},
-		{step->p2p_s, on_link(w, "sends between stages", why_axis_link(w, group * plan->dp, plan->pp, true))},
+		{step->cp_s,
+	     on_link(w, "context-parallel traffic", why_axis_link(w, plan->tp, plan->cp, false))},
+		{step->ep_s,
+	     on_link(w, "expert-parallel traffic", why_axis_link(w, plan->etp, plan->ep, false))},
+		{step->p2p_s,
+	     on_link(w, "sends between stages", why_axis_link(w, group * plan->dp, plan->pp, true))},
 		{step->dp_s, gradient_words(w)},
 		{step->optimizer_s, "the optimizer's step"},
 		{step->fixed_s, "the engine's fixed time per step"},
@@ -147,7 +156,8 @@ int why_binding(struct why *w, struct adp_error *err)
 	if (causes[second].seconds >= 0.03 * step->step_s)
 		snprintf(next, sizeof next, "; then %s (%.0f %%)", causes[second].text,
 		         100.0 * causes[second].seconds / step->step_s);
-	w->plan->binding = adp_arena_printf(&w->plan->arena, "%s (%.0f %% of the step)%s", causes[first].text,
+	w->plan->binding = adp_arena_printf(&w->plan->arena, "%s (%.0f %% of the step)%s",
+	                                    causes[first].text,
 	                                    100.0 * causes[first].seconds / step->step_s, next);
 	return w->plan->binding ? ADP_OK : adp_nomem(err);
 }

@@ -24,8 +24,8 @@ uint32_t plan_n_used(const struct adp_plan *plan)
 static void add(struct adp_strbuf *out, const char *what, uint64_t from, uint64_t to)
 {
 	if (from != to)
-		adp_strbuf_addf(out, "%s%s %llu -> %llu", out->len ? ", " : "", what, (unsigned long long)from,
-		                (unsigned long long)to);
+		adp_strbuf_addf(out, "%s%s %llu -> %llu", out->len ? ", " : "", what,
+		                (unsigned long long)from, (unsigned long long)to);
 }
 
 /* Stages by how they recompute. */
@@ -43,7 +43,8 @@ static enum adp_recompute strongest(const uint32_t n[ADP_N_RECOMPUTE])
 	                                    : ADP_RECOMPUTE_NONE;
 }
 
-static void add_recompute(struct adp_strbuf *out, const struct adp_plan *from, const struct adp_plan *to)
+static void add_recompute(struct adp_strbuf *out, const struct adp_plan *from,
+                          const struct adp_plan *to)
 {
 	uint32_t a[ADP_N_RECOMPUTE], b[ADP_N_RECOMPUTE];
 	enum adp_recompute was, is;
@@ -53,8 +54,8 @@ static void add_recompute(struct adp_strbuf *out, const struct adp_plan *from, c
 	was = strongest(a);
 	is = strongest(b);
 	if (was != is)
-		adp_strbuf_addf(out, "%srecomputation %s -> %s", out->len ? ", " : "", adp_recompute_name(was),
-		                adp_recompute_name(is));
+		adp_strbuf_addf(out, "%srecomputation %s -> %s", out->len ? ", " : "",
+		                adp_recompute_name(was), adp_recompute_name(is));
 	else if (was != ADP_RECOMPUTE_NONE && from->pp == to->pp)
 		add(out, "stages that recompute", a[was], b[is]);
 }
@@ -86,7 +87,8 @@ void plan_changes(struct adp_strbuf *out, const struct adp_plan *from, const str
 
 		if (strcmp(gpu->type, to->gpus[t].type) == 0 && gpu->n_used != to->gpus[t].n_used)
 			adp_strbuf_addf(out, "%s%s %u -> %u GPUs", out->len ? ", " : "",
-			                gpu->alias && *gpu->alias ? gpu->alias : gpu->type, gpu->n_used, to->gpus[t].n_used);
+			                gpu->alias && *gpu->alias ? gpu->alias : gpu->type, gpu->n_used,
+			                to->gpus[t].n_used);
 	}
 	add(out, "tensor parallel", from->tp, to->tp);
 	add(out, "pipeline", from->pp, to->pp);
@@ -105,6 +107,6 @@ void plan_changes(struct adp_strbuf *out, const struct adp_plan *from, const str
 	micro_range(&least[0], &most[0], from);
 	micro_range(&least[1], &most[1], to);
 	if (least[0] != least[1] || most[0] != most[1])
-		adp_strbuf_addf(out, "%smicro-batches %u..%u -> %u..%u a replica", out->len ? ", " : "", least[0], most[0],
-		                least[1], most[1]);
+		adp_strbuf_addf(out, "%smicro-batches %u..%u -> %u..%u a replica", out->len ? ", " : "",
+		                least[0], most[0], least[1], most[1]);
 }

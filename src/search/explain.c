@@ -6,22 +6,26 @@
 #include "adp/units.h"
 #include "search/explain.h"
 
-/* Plans that were not chosen. The figures come from searches like the main one, with one thing changed. */
+/* Plans that were not chosen. The figures come from searches like the main one, with one thing
+ * changed. */
 
-/* All questions together cost no more than about this many searches, however many types there are. */
+/* All questions together cost no more than about this many searches, however many types there are.
+ */
 enum { ASKED_MAX = 12, KEPT_FOR_REASONS = 5 };
 
 /* A question is answered this exactly, and on large fleets as well as so many plans tell. */
 static const double tolerance_frac = 0.01;
 enum { WEIGHED_MAX = 3000 };
 
-/* ---- asking ------------------------------------------------------------------------------------ */
+/* ---- asking -------------------------------------------------------------------------- */
 
 void why_question(struct question *out, const struct why *w)
 {
-	*out = (struct question){
-	    .cluster = w->cluster, .opts = w->opts,
-	    .knobs = {.memory_scale = 1.0, .tolerance_frac = tolerance_frac, .max_weighed = WEIGHED_MAX}};
+	*out = (struct question){.cluster = w->cluster,
+	                         .opts = w->opts,
+	                         .knobs = {.memory_scale = 1.0,
+	                                   .tolerance_frac = tolerance_frac,
+	                                   .max_weighed = WEIGHED_MAX}};
 }
 
 bool why_may_ask(const struct why *w)
@@ -29,14 +33,15 @@ bool why_may_ask(const struct why *w)
 	return w->n_asked < ASKED_MAX;
 }
 
-int why_ask(struct answer *out, struct why *w, const struct question *question, struct adp_error *err)
+int why_ask(struct answer *out, struct why *w, const struct question *question,
+            struct adp_error *err)
 {
 	int rc;
 
 	*out = (struct answer){.plan = NULL};
 	w->n_asked++;
-	rc = search_with(&out->plan, w->model, question->cluster, w->engine, w->tables, &w->train, &question->opts,
-	                 &question->knobs, &out->err);
+	rc = search_with(&out->plan, w->model, question->cluster, w->engine, w->tables, &w->train,
+	                 &question->opts, &question->knobs, &out->err);
 	if (rc == ADP_OK)
 		return ADP_OK;
 	out->plan = NULL;
@@ -63,7 +68,8 @@ const char *why_percent(char out[32], double frac)
 /* The question's excludes and those types that drop names. */
 static int exclude_types(struct question *q, struct why *w, const bool *drop, struct adp_error *err)
 {
-	const char **names = adp_arena_calloc(&w->scratch, (size_t)q->opts.n_exclude + w->cluster->n_types, sizeof *names);
+	const char **names = adp_arena_calloc(
+		&w->scratch, (size_t)q->opts.n_exclude + w->cluster->n_types, sizeof *names);
 	uint32_t n = q->opts.n_exclude;
 
 	if (!names)
@@ -83,12 +89,14 @@ static bool *flags_of_types(struct why *w)
 	return adp_arena_calloc(&w->scratch, w->cluster->n_types, sizeof(bool));
 }
 
-/* ---- telling ------------------------------------------------------------------------------------- */
+/* ---- telling ------------------------------------------------------------------------- */
 
 /* A word a shell takes as it stands, whatever the name holds. */
 static void add_word(struct adp_strbuf *out, const char *word)
 {
-	if (*word && word[strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.+")] == '\0') {
+	if (*word &&
+	    word[strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.+")] ==
+	        '\0') {
 		adp_strbuf_add(out, word);
 		return;
 	}
@@ -107,8 +115,8 @@ static int clause_length(const char *text)
 }
 
 /* Takes the texts. none: said when there is no plan, or NULL for the answer's own words. */
-static int tell(struct why *w, struct adp_strbuf *name, const struct answer *answer, const char *none,
-                struct adp_strbuf *flag, struct adp_error *err)
+static int tell(struct why *w, struct adp_strbuf *name, const struct answer *answer,
+                const char *none, struct adp_strbuf *flag, struct adp_error *err)
 {
 	struct adp_plan_other *other = &w->others[w->n_others];
 	struct adp_arena *arena = &w->plan->arena;
@@ -120,18 +128,24 @@ static int tell(struct why *w, struct adp_strbuf *name, const struct answer *ans
 	if (answer && answer->plan) {
 		other->step_s = answer->plan->step.step_s;
 		other->loss_frac = other->step_s / w->plan->step.step_s - 1.0;
-		other->text = adp_arena_printf(arena, "%s%s step time (%s)",
-		                               answer->plan->search.gap_frac > 2.0 * tolerance_frac ? "about " : "",
-		                               why_percent(percent, other->loss_frac),
-		                               adp_format_duration(time, sizeof time, other->step_s));
+		other->text = adp_arena_printf(
+			arena, "%s%s step time (%s)",
+			answer->plan->search.gap_frac > 2.0 * tolerance_frac ? "about " : "",
+			why_percent(percent, other->loss_frac),
+			adp_format_duration(time, sizeof time, other->step_s));
 	} else if (none) {
 		other->text = adp_arena_strdup(arena, none);
+	} else if (answer &&
+	           strncmp(answer->err.text, SEARCH_FOUND_NOTHING, strlen(SEARCH_FOUND_NOTHING)) == 0) {
+		other->text = adp_arena_strdup(arena, "none: nothing fits");
 	} else if (answer) {
-		other->text = adp_arena_printf(arena, "none: %.*s", clause_length(answer->err.text), answer->err.text);
+		other->text = adp_arena_printf(arena, "none: %.*s", clause_length(answer->err.text),
+		                               answer->err.text);
 	}
 	if (flag && flag->len)
 		other->flag = adp_arena_strdup(arena, flag->text);
-	if (name->failed || !other->name || !other->text || (flag && (flag->failed || (flag->len && !other->flag))))
+	if (name->failed || !other->name || !other->text ||
+	    (flag && (flag->failed || (flag->len && !other->flag))))
 		rc = adp_nomem(err);
 	else
 		w->n_others++;
@@ -162,7 +176,7 @@ static void add_excludes(struct adp_strbuf *flag, const struct why *w, const boo
 		}
 }
 
-/* ---- the questions ----------------------------------------------------------------------------------- */
+/* ---- the questions ------------------------------------------------------------------- */
 
 /* The type of the latest year that may be used; of these the fastest. */
 static uint32_t newest_type(const struct why *w)
@@ -203,7 +217,8 @@ static int other_newest(struct why *w, bool *drop, struct adp_error *err)
 	if (rc != ADP_OK)
 		return rc;
 	adp_strbuf_addf(&name, "newest GPUs only (%u %s)",
-	                answer.plan ? answer.plan->gpus[newest].n_used : w->types[newest].n_total, why_label(w, newest));
+	                answer.plan ? answer.plan->gpus[newest].n_used : w->types[newest].n_total,
+	                why_label(w, newest));
 	add_excludes(&flag, w, drop);
 	rc = tell(w, &name, &answer, NULL, &flag, err);
 	adp_plan_destroy(answer.plan);
@@ -222,8 +237,8 @@ static bool is_equal_split(const struct adp_plan *plan)
 }
 
 /*
- * What a split that ignores the GPUs' speed would take on the GPUs that the plan uses. If no equal split
- * takes them all, on as many as it can take of the same types.
+ * What a split that ignores the GPUs' speed would take on the GPUs that the plan uses. If no equal
+ * split takes them all, on as many as it can take of the same types.
  */
 static int other_equal(struct why *w, struct adp_error *err)
 {
@@ -333,7 +348,8 @@ static int other_excluded(struct why *w, uint32_t t, struct adp_error *err)
 	int rc;
 
 	adp_strbuf_addf(&name, "%s (%u GPUs)", why_label(w, t), type->n_total);
-	adp_strbuf_addf(&why, "left out: %s", strncmp(type->why, "left out ", 9) == 0 ? type->why + 9 : type->why);
+	adp_strbuf_addf(&why, "left out: %s",
+	                strncmp(type->why, "left out ", 9) == 0 ? type->why + 9 : type->why);
 	if (type->flag && strcmp(type->flag, "drop --exclude") == 0) {
 		adp_strbuf_add(&flag, "without --exclude ");
 		add_word(&flag, why_label(w, t));
@@ -377,8 +393,10 @@ static int other_with(struct why *w, uint32_t t, struct adp_error *err)
 		return rc;
 	if (answer.plan)
 		type->with_s = answer.plan->step.step_s;
-	adp_strbuf_addf(&name, some ? "all %u %s" : "with some of the %u %s", type->n_total, why_label(w, t));
-	rc = tell(w, &name, &answer, answer.plan || !some ? NULL : "none: no legal plan uses as many GPUs", NULL, err);
+	adp_strbuf_addf(&name, some ? "all %u %s" : "with some of the %u %s", type->n_total,
+	                why_label(w, t));
+	rc = tell(w, &name, &answer,
+	          answer.plan || !some ? NULL : "none: no legal plan uses as many GPUs", NULL, err);
 	adp_plan_destroy(answer.plan);
 	return rc;
 }
@@ -436,13 +454,14 @@ static int others(struct why *w, struct adp_error *err)
 			continue;
 		else if (type->n_used < type->n_total)
 			rc = other_with(w, t, err);
-		if (rc == ADP_OK && type->n_used && w->n_types_used > 1 && w->n_asked + KEPT_FOR_REASONS < ASKED_MAX)
+		if (rc == ADP_OK && type->n_used && w->n_types_used > 1 &&
+		    w->n_asked + KEPT_FOR_REASONS < ASKED_MAX)
 			rc = other_without(w, t, newest_drops, err);
 	}
 	return rc;
 }
 
-/* ---- all of it ---------------------------------------------------------------------------------------- */
+/* ---- all of it ----------------------------------------------------------------------- */
 
 static int why_init(struct why *w, struct adp_error *err)
 {
@@ -459,7 +478,8 @@ static int why_init(struct why *w, struct adp_error *err)
 	for (uint32_t t = 0; t < cluster->n_types; t++) {
 		struct why_type *type = &w->types[t];
 
-		type->allowed = space_type_allowed(w->engine, &w->train, w->asked, &cluster->types[t], &type->why, &type->flag);
+		type->allowed = space_type_allowed(w->engine, &w->train, w->asked, &cluster->types[t],
+		                                   &type->why, &type->flag);
 		type->n_used = plan->gpus[t].n_used;
 		type->n_total = plan->gpus[t].n_total;
 		w->n_used += type->n_used;
@@ -470,12 +490,19 @@ static int why_init(struct why *w, struct adp_error *err)
 	return why_seats(w, err);
 }
 
-int adp_search_explain(struct adp_plan *plan, const struct adp_model *model, const struct adp_cluster *cluster,
-                       const struct adp_engine *engine, const struct adp_tables *tables,
-                       const struct adp_train *train, const struct adp_search_opts *opts, struct adp_error *err)
+int adp_search_explain(struct adp_plan *plan, const struct adp_model *model,
+                       const struct adp_cluster *cluster, const struct adp_engine *engine,
+                       const struct adp_tables *tables, const struct adp_train *train,
+                       const struct adp_search_opts *opts, struct adp_error *err)
 {
-	struct why w = {.plan = plan, .model = model, .cluster = cluster, .engine = engine, .tables = tables,
-	                .asked = opts, .opts = *opts, .train = *train};
+	struct why w = {.plan = plan,
+	                .model = model,
+	                .cluster = cluster,
+	                .engine = engine,
+	                .tables = tables,
+	                .asked = opts,
+	                .opts = *opts,
+	                .train = *train};
 	int rc;
 
 	w.train.deadline_s = 0.0;

@@ -20,7 +20,8 @@ struct why_type {
 	bool allowed;
 	const char *why, *flag; /* when not allowed */
 	uint32_t n_used, n_total;
-	double with_s; /* step time when it must be used (or used to the last GPU); 0 = not asked or none */
+	double with_s; /* step time when it must be used (or used to the last GPU); 0 = not asked or
+	                  none */
 };
 
 /* A GPU of the cluster by rank. */
@@ -35,11 +36,12 @@ struct why {
 	const struct adp_engine *engine;
 	const struct adp_tables *tables;
 	const struct adp_search_opts *asked; /* as the user gave them */
-	struct adp_search_opts opts;         /* of the questions: under a deadline, no more GPUs than the plan has */
-	struct adp_train train;              /* without the deadline */
+	struct adp_search_opts
+		opts;               /* of the questions: under a deadline, no more GPUs than the plan has */
+	struct adp_train train; /* without the deadline */
 	struct adp_arena scratch;
-	struct why_type *types;  /* by cluster type */
-	struct why_seat *seats;  /* by rank */
+	struct why_type *types; /* by cluster type */
+	struct why_seat *seats; /* by rank */
 	uint32_t n_used, n_types_used;
 	uint32_t n_asked;
 	/* answers that several sentences use; 0 = not asked, or no such plan */
@@ -58,25 +60,36 @@ struct question {
 	struct search_knobs knobs;
 };
 
-/* ---- explain.c -------------------------------------------------------------------------------- */
+/* ---- explain.c ----------------------------------------------------------------------- */
 void why_question(struct question *out, const struct why *w);
 /* No plan at all is an answer; any other failure is returned. Destroy answer->plan. */
-int why_ask(struct answer *out, struct why *w, const struct question *question, struct adp_error *err);
+int why_ask(struct answer *out, struct why *w, const struct question *question,
+            struct adp_error *err);
 bool why_may_ask(const struct why *w);
 const char *why_label(const struct why *w, uint32_t type); /* alias, or name */
 const char *why_percent(char out[32], double frac);        /* "+31.2 %" */
 
-/* ---- reasons.c -------------------------------------------------------------------------------- */
+/* ---- reasons.c ----------------------------------------------------------------------- */
 int why_seats(struct why *w, struct adp_error *err);
 int why_reasons(struct why *w, struct adp_error *err); /* reasons and binding */
+/* Takes the text; an empty one is no reason. */
+int why_add_reason(struct why *w, struct adp_strbuf *text, struct adp_error *err);
+/* "the step would take 7.91 s (-6.0 %), with tensor parallel 4 -> 8" */
+void why_add_instead(struct adp_strbuf *out, const struct why *w, const struct adp_plan *other,
+                     struct adp_strbuf *changes);
 
-/* ---- changes.c -------------------------------------------------------------------------------- */
-/* "tensor parallel 4 -> 8, pipeline 2 -> 1": what is different, most telling first; "" when nothing is. */
+/* ---- reasons_state.c ----------------------------------------------------------------- */
+int why_health(struct why *w, struct adp_error *err);
+int why_load(struct why *w, struct adp_error *err);
+
+/* ---- changes.c ----------------------------------------------------------------------- */
+/* "tensor parallel 4 -> 8, pipeline 2 -> 1": what is different, most telling first; "" when nothing
+ * is. */
 void plan_changes(struct adp_strbuf *out, const struct adp_plan *from, const struct adp_plan *to);
 uint32_t plan_stage_layers(const struct adp_plan_stage *stage);
 uint32_t plan_n_used(const struct adp_plan *plan);
 
-/* ---- binding.c -------------------------------------------------------------------------------- */
+/* ---- binding.c ----------------------------------------------------------------------- */
 int why_binding(struct why *w, struct adp_error *err);
 /* The slowest link that the groups of an axis meet over; stride in ranks, n members. */
 enum adp_link_kind why_axis_link(const struct why *w, uint32_t stride, uint32_t n, bool neighbours);

@@ -276,6 +276,9 @@ int unit_search(struct candidate *best, struct counts *counts, struct open_list 
 int plan_build(struct adp_plan **out, const struct space *space, struct evaluator *ev, const struct candidate *cand,
                const struct counts *counts, struct adp_error *err);
 
+/* A search that went through the whole space and found nothing fails with a text that starts so. */
+#define SEARCH_FOUND_NOTHING "no plan of "
+
 /* ---- search.c -------------------------------------------------------------------------------------- */
 int search_with(struct adp_plan **out, const struct adp_model *model, const struct adp_cluster *cluster,
                 const struct adp_engine *engine, const struct adp_tables *tables, const struct adp_train *train,

@@ -254,7 +254,8 @@ int search_with(struct adp_plan **out, const struct adp_model *model, const stru
 		if (isfinite(p->best.step_s))
 			rc = plan_build(out, &space, p->workers[0].ev, &p->best, &p->counts, err);
 		else
-			rc = adp_fail(err, ADP_EINFEASIBLE, "no plan of %s %s fits this fleet", engine->name, engine->version);
+			rc = adp_fail(err, ADP_EINFEASIBLE, SEARCH_FOUND_NOTHING "%s %s fits this fleet", engine->name,
+			              engine->version);
 	}
 	for (uint32_t i = 0; i < p->n_threads; i++)
 		evaluator_destroy(p->workers[i].ev);

@@ -5,6 +5,7 @@
 #include "base/doc_internal.h"
 #include "base/number.h"
 #include "base/strbuf.h"
+#include "base/utf8.h"
 
 /* A mapping or sequence that is being read. */
 struct level {
@@ -267,6 +268,7 @@ int adp_doc_yaml_without(json_t **out, const char *text, size_t len, const char 
                          const char *where, struct adp_error *err)
 {
 	struct reader in = {.where = where, .skip = skip, .err = err};
+	const size_t bom = adp_utf8_bom(text, len);
 	yaml_parser_t parser;
 	int rc = adp_doc_check_text(text, len, where, err);
 
@@ -279,8 +281,9 @@ int adp_doc_yaml_without(json_t **out, const char *text, size_t len, const char 
 		json_decref(in.documents);
 		return adp_nomem(err);
 	}
+	/* told the encoding, libyaml takes the mark at the start for a character of the text */
 	yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
-	yaml_parser_set_input_string(&parser, (const unsigned char *)text, len);
+	yaml_parser_set_input_string(&parser, (const unsigned char *)text + bom, len - bom);
 	rc = read_stream(&in, &parser);
 	yaml_parser_delete(&parser);
 	for (unsigned i = 0; i < ADP_DOC_MAX_DEPTH; i++) {

@@ -18,6 +18,9 @@
 
 enum { MAX_EXCLUDES = 64, MAX_THREADS = 64, MAX_DEFAULT_SEQ = 4096, MAX_ASSUMED = 8 };
 
+/* More would only be a slip of the keyboard. */
+static const double max_tokens = 1e18;
+
 struct request {
 	const char *model, *gpus, *cluster, *engine, *data_dir, *gpu_data;
 	double dataset_tokens, epochs;
@@ -161,32 +164,46 @@ static int parse_u32(uint32_t *out, const char *text, uint64_t min, uint64_t max
 static int parse_pin(struct adp_pin *out, const char *text, const char *what, struct adp_error *err)
 {
 	const char *dots = strstr(text, "..");
+	const size_t len = dots ? (size_t)(dots - text) : strlen(text);
 	char first[24];
-	int rc;
 
-	if (dots && (size_t)(dots - text) >= sizeof first)
-		return adp_fail(err, ADP_EINVAL, "%s %s: expected N or N..M, such as 4 or 1..8", what,
-		                text);
-	if (dots)
-		snprintf(first, sizeof first, "%.*s", (int)(dots - text), text);
-	rc = parse_u32(&out->min, dots ? first : text, 1, UINT32_MAX, what, err);
-	if (rc)
-		return rc;
-	out->max = out->min;
-	if (dots)
-		rc = parse_u32(&out->max, dots + 2, 1, UINT32_MAX, what, err);
-	if (!rc && out->max < out->min)
-		return adp_fail(err, ADP_EINVAL, "%s %s: the range runs backwards", what, text);
-	return rc;
+	if (len < sizeof first) {
+		snprintf(first, sizeof first, "%.*s", (int)len, text);
+		if (!parse_u32(&out->min, first, 1, UINT32_MAX, what, NULL)) {
+			out->max = out->min;
+			if (!dots || !parse_u32(&out->max, dots + 2, 1, UINT32_MAX, what, NULL))
+				return out->max >= out->min
+				           ? ADP_OK
+				           : adp_fail(err, ADP_EINVAL, "%s %s: the range runs backwards", what, text);
+		}
+	}
+	return adp_fail(err, ADP_EINVAL,
+	                "%s %s: expected N or N..M from 1 to %" PRIu32 ", such as 4 or 1..8", what, text,
+	                UINT32_MAX);
 }
 
-/* A count that may be written 15T, and must be more than nothing. */
+static int check_tokens(double tokens, const char *what, const char *text, struct adp_error *err)
+{
+	if (tokens >= 1 && tokens <= max_tokens)
+		return ADP_OK;
+	return adp_fail(err, ADP_EINVAL, "%s %s: %g tokens are not between 1 and %g", what, text, tokens,
+	                max_tokens);
+}
+
+/* A count that may be written 15T. */
 static int parse_tokens(double *out, const char *text, const char *what, struct adp_error *err)
 {
 	const int rc = adp_parse_count(out, text, what, err);
 
-	if (!rc && *out < 1)
-		return adp_fail(err, ADP_EINVAL, "%s %s: expected at least 1", what, text);
+	return rc ? rc : check_tokens(*out, what, text, err);
+}
+
+static int parse_epochs(double *out, const char *text, struct adp_error *err)
+{
+	const int rc = adp_parse_count(out, text, "--epochs", err);
+
+	if (!rc && *out <= 0)
+		return adp_fail(err, ADP_EINVAL, "--epochs %s: expected more than 0, such as 1 or 0.5", text);
 	return rc;
 }
 
@@ -260,7 +277,7 @@ static int parse_training(int key, const char *arg, struct request *to)
 	case KEY_DATASET:
 		return parse_tokens(&to->dataset_tokens, arg, "--dataset-tokens", err);
 	case KEY_EPOCHS:
-		return adp_parse_count(&to->epochs, arg, "--epochs", err);
+		return parse_epochs(&to->epochs, arg, err);
 	case KEY_PRECISION:
 		return adp_precision_parse(&train->precision, arg, err);
 	case KEY_OPTIMIZER:
@@ -407,8 +424,11 @@ static int check_request(struct request *to)
 		                "give --tokens, or --dataset-tokens with --epochs, not both");
 	if (to->epochs > 0 && !(to->dataset_tokens > 0))
 		return adp_fail(err, ADP_EINVAL, "--epochs needs --dataset-tokens");
-	if (to->dataset_tokens > 0)
+	if (to->dataset_tokens > 0) {
 		to->train.tokens = to->dataset_tokens * (to->epochs > 0 ? to->epochs : 1);
+		if (check_tokens(to->train.tokens, "--dataset-tokens", "with --epochs", err))
+			return ADP_EINVAL;
+	}
 	if (to->train.deadline_s > 0 && !(to->train.tokens > 0))
 		return adp_fail(err, ADP_EINVAL, "--deadline needs to know how many tokens: give --tokens");
 	if (to->train.storage_bytes_per_s <= 0)
@@ -424,23 +444,48 @@ static bool has_type(const struct adp_cluster *cluster, const struct adp_gpu_typ
 	return false;
 }
 
+/* " (the fleet has H100, A100-80)", cut where there are many. */
+static const char *list_types(char *out, size_t size, const struct adp_cluster *cluster)
+{
+	size_t len = 0;
+
+	out[0] = '\0';
+	for (uint32_t t = 0; t < cluster->n_types && len < size; t++) {
+		const struct adp_gpu_type *type = &cluster->types[t];
+		const int n = snprintf(out + len, size - len, "%s%s", t ? ", " : "",
+		                       type->alias && *type->alias ? type->alias : type->name);
+
+		len += n > 0 ? (size_t)n : 0;
+	}
+	return out;
+}
+
 static int check_excludes(struct request *to, struct inputs *in)
 {
+	uint32_t n = 0;
+
 	for (uint32_t i = 0; i < to->search.n_exclude; i++) {
-		char near[256] = "";
+		char near[256] = "", have[256];
 		const struct adp_gpu_type *type = adp_hardware_find(in->hardware, to->exclude[i], 0, near,
 		                                                    sizeof near);
+		bool again = false;
 
 		if (!type)
-			return adp_fail(&to->err, ADP_EINVAL, "--exclude %.64s: no such GPU type%s%s%s",
-			                to->exclude[i], *near ? "; did you mean " : "", near, *near ? "?" : "");
+			return adp_fail(&to->err, ADP_EINVAL,
+			                "--exclude '%.64s': no such GPU type%s%s%s the fleet has %s", to->exclude[i],
+			                *near ? "; did you mean " : "", near, *near ? "?" : ";",
+			                list_types(have, sizeof have, in->cluster));
 		if (!has_type(in->cluster, type) && !*in->exclude_note) {
 			snprintf(in->exclude_note, sizeof in->exclude_note,
 			         "--exclude %.64s changes nothing: the fleet has none", to->exclude[i]);
 			in->assumed[in->n_assumed++] = in->exclude_note;
 		}
-		to->exclude[i] = type->name;
+		for (uint32_t k = 0; k < n; k++)
+			again = again || !strcmp(to->exclude[k], type->name);
+		if (!again)
+			to->exclude[n++] = type->name;
 	}
+	to->search.n_exclude = n;
 	to->search.exclude = to->exclude;
 	return ADP_OK;
 }

@@ -178,7 +178,10 @@ static void every_document_of_a_stream_is_read_but_empty_ones(void **state)
 	check_read(adp_doc_yaml, "", "[]");
 	check_read(adp_doc_any, " \n{\"a\": 1}", "[{\"a\": 1}]");
 	check_read(adp_doc_any, "\xef\xbb\xbf[1]", "[[1]]");
-	check_read(adp_doc_any, "\xef\xbb\xbf" "a: 1\nb: 2\n", "[{\"a\": 1, \"b\": 2}]");
+	check_read(adp_doc_any,
+	           "\xef\xbb\xbf"
+	           "a: 1\nb: 2\n",
+	           "[{\"a\": 1, \"b\": 2}]");
 	check_read(adp_doc_any, "a: 1", "[{\"a\": 1}]");
 	check_read(adp_doc_any, "", "[]");
 }

@@ -386,7 +386,8 @@ static void bad_files_are_refused_with_the_field(void **state)
 	     "more than one GPU type answers"},
 		{HEAD "gpuTypes: [{name: H100, tflops: {bf16: .nan}}]\nnodes: [{name: a, gpu: H100}]\n",
 	     "gpuTypes[0].tflops.bf16"},
-		{HEAD "gpuTypes: [{name: H100, tflops: {bf16: 900}, measuredBf16Tflops: 901}]\nnodes: [{name: a, gpu: H100}]\n",
+		{HEAD
+	     "gpuTypes: [{name: H100, tflops: {bf16: 900}, measuredBf16Tflops: 901}]\nnodes: [{name: a, gpu: H100}]\n",
 	     "gpuTypes[0].measuredBf16Tflops is 901, more than the peak of 900"},
 		{HEAD "gpuTypes: [{name: H100, tflops: {int4: 1}}]\nnodes: [{name: a, gpu: H100}]\n",
 	     "gpuTypes[0].tflops"},

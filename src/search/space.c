@@ -292,6 +292,9 @@ static void zero_pin(struct degrees *d, const struct space *space, struct refusa
 	       space->engine->version, have);
 }
 
+/* Up to this many layers every number of virtual stages is tried; beyond, powers of two. */
+static const uint32_t small_model_layers = 16;
+
 static int degrees_build(struct degrees *d, const struct space *space, struct adp_error *err)
 {
 	const struct adp_engine *engine = space->engine;
@@ -335,13 +338,13 @@ static int degrees_build(struct degrees *d, const struct space *space, struct ad
 	         &refusals);
 
 	for (uint32_t m = 1; m <= 1024 && m <= train->global_batch_seqs; m++)
-		if (train->global_batch_seqs % m == 0 && (pinned(&opts->micro_batch) || ((m & (m - 1)) == 0 && m <= 64)))
+		if (train->global_batch_seqs % m == 0)
 			list_add(&d->micro, m);
 	snprintf(rule, sizeof rule, "must divide the global batch of %" PRIu64, train->global_batch_seqs);
 	list_pin(&d->micro, &opts->micro_batch, "--micro-batch", rule, &refusals);
 
 	for (uint32_t v = 1; v <= (engine->virtual_pipeline ? space->model->n_layers : 1) && v <= 64; v++)
-		if (pinned(&opts->vpp) || ((v & (v - 1)) == 0 && v <= 8))
+		if (pinned(&opts->vpp) || space->model->n_layers <= small_model_layers || ((v & (v - 1)) == 0 && v <= 8))
 			list_add(&d->vpp, v);
 	list_pin(&d->vpp, &opts->vpp, "--vpp",
 	         engine->virtual_pipeline ? "more virtual stages than layers" : "this engine has no interleaved schedule",

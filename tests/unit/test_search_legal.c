@@ -292,6 +292,37 @@ static void micro_batches_are_counted_by_data_parallel_ranks(void **state)
 	}
 }
 
+/*
+ * Left free, no size is overlooked that a pin would find. 24 sequences on 8 GPUs: 8 replicas of 3
+ * at once need neither a pipeline nor 3 micro-batches; powers of two alone give 8 replicas only
+ * single sequences.
+ */
+static void no_divisor_of_the_batch_is_overlooked(void **state)
+{
+	static const uint32_t divisors[] = {1, 2, 3, 4, 6, 8, 12, 24};
+	struct sizes sizes = plain;
+	struct adp_plan *plan;
+	struct job job;
+	double free_s;
+
+	(void)state;
+	sizes.n_layers = 46;
+	job_init(&job, &sizes, "H100:8", megatron, 24, 1024);
+	plan = must_plan(&job);
+	free_s = plan->step.step_s;
+	assert_int_equal(plan->micro_batch_seqs, 3);
+	adp_plan_destroy(plan);
+	for (size_t i = 0; i < sizeof divisors / sizeof *divisors; i++) {
+		struct adp_error err;
+
+		job.opts.micro_batch = just(divisors[i]);
+		if (ask(&plan, &job, &err) == ADP_OK)
+			assert_true(plan->step.step_s >= free_s);
+		adp_plan_destroy(plan);
+	}
+	job_fini(&job);
+}
+
 /* Case rank-and-gang-08: 13 GPUs are no legal count for 64 sequences; a smaller world runs and the
  * rest is told idle. */
 static void of_13_gpus_a_legal_number_is_used(void **state)
@@ -323,6 +354,7 @@ int main(void)
 		cmocka_unit_test(layers_that_do_not_divide_get_an_uneven_layout),
 		cmocka_unit_test(pipelines_and_replicas_are_bounded_by_layers_gpus_and_batch),
 		cmocka_unit_test(micro_batches_are_counted_by_data_parallel_ranks),
+		cmocka_unit_test(no_divisor_of_the_batch_is_overlooked),
 		cmocka_unit_test(of_13_gpus_a_legal_number_is_used),
 	};
 

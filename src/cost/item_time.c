@@ -27,6 +27,7 @@ struct work {
 /* Sums of one pass. Compute is at full speed; communication as if nothing hid it. */
 struct pass {
 	double matmul, experts /* part of matmul */, attention, memory, tp, cp, ep;
+	double cp_start; /* the part of cp that no compute hides */
 };
 
 static double ceil_div(double a, double b)
@@ -131,8 +132,13 @@ static void add_attention(struct pass *fwd, struct pass *bwd, const struct work 
 		double send = blocking_s(w, ADP_SEND, w->cp_path,
 		                         w->tokens * kv_heads * (head_dim + v_dim) * w->element_bytes);
 
+		double start = blocking_s(w, ADP_SEND, w->cp_path, 0);
+
 		fwd->cp += send * (w->cp - 1);
 		bwd->cp += 2 * send * (w->cp - 1);
+		/* each step starts when the one before has arrived */
+		fwd->cp_start += start * (w->cp - 1);
+		bwd->cp_start += 2 * start * (w->cp - 1);
 	}
 	add_memory(fwd, bwd, w,
 	           w->tables->op.rope_elements *
@@ -326,7 +332,7 @@ static struct exposed expose(const struct work *w, const struct pass *p, double 
 
 	e.tp = p->tp - fmin(p->tp * w->engine->tp_overlap_frac, e.matmul);
 	e.ep = p->ep * (1 - w->engine->ep_overlap_frac);
-	e.cp = fmax(0, p->cp - e.attention * (w->cp - 1) / w->cp);
+	e.cp = fmax(p->cp_start, p->cp - e.attention * (w->cp - 1) / w->cp);
 	e.total = e.matmul + e.attention + e.memory + e.tp + e.cp + e.ep;
 	e.launch = fmax(0, launch_s - e.total);
 	e.total += e.launch;

@@ -119,6 +119,7 @@ struct candidate {
 	double step_s;
 	struct unit unit;
 	struct composition comp;
+	uint32_t n_gpus;
 	uint32_t n_layers[ADP_SEARCH_MAX_PIPE]; /* per rank, chunks together */
 	uint8_t recompute[ADP_SEARCH_MAX_PIPE];
 	uint32_t n_kinds;
@@ -139,10 +140,10 @@ static inline bool equal_batches(const struct space *space, const struct unit *u
 	return !space->engine->uneven_micro_batches || space->opts->equal_batches || unit->zero_stage >= 2;
 }
 
-/* Only what can be faster than this is worth a look. */
+/* Only what can be faster than this is worth a look: as fast will do, for the simpler plan of two. */
 static inline double cut_s(const struct space *space, const struct candidate *best)
 {
-	return best->step_s * (1.0 - space->tolerance_frac);
+	return best->step_s * (space->tolerance_frac > 0.0 ? 1.0 - space->tolerance_frac : 1.0 + 1e-9);
 }
 
 /* ---- slots.c ------------------------------------------------------------------------ */

@@ -115,11 +115,6 @@ static bool greedy(struct evaluator *ev, double limit, struct split *split)
 
 /* ---- candidates ----------------------------------------------------------------------------------- */
 
-static uint32_t n_gpus(const struct candidate *c)
-{
-	return c->comp.dp * c->comp.pp;
-}
-
 bool candidate_better(const struct candidate *a, const struct candidate *b)
 {
 	double margin = 1e-12 * fmin(a->step_s, b->step_s);
@@ -128,16 +123,17 @@ bool candidate_better(const struct candidate *a, const struct candidate *b)
 		return a->step_s < b->step_s;
 	if (fabs(a->step_s - b->step_s) > margin)
 		return a->step_s < b->step_s;
-	if (n_gpus(a) != n_gpus(b))
-		return n_gpus(a) < n_gpus(b);
+	if (a->n_gpus != b->n_gpus)
+		return a->n_gpus < b->n_gpus;
 	if (a->comp.pp != b->comp.pp)
 		return a->comp.pp < b->comp.pp;
+	/* shapes stand in rising order of tensor, then context, then expert parallelism */
+	if (a->unit.shape != b->unit.shape)
+		return a->unit.shape < b->unit.shape;
 	if (a->unit.zero_stage != b->unit.zero_stage)
 		return a->unit.zero_stage < b->unit.zero_stage;
 	if (a->unit.vpp != b->unit.vpp)
 		return a->unit.vpp < b->unit.vpp;
-	if (a->unit.shape != b->unit.shape)
-		return a->unit.shape < b->unit.shape;
 	if (a->unit.recompute != b->unit.recompute)
 		return a->unit.recompute < b->unit.recompute;
 	for (uint32_t s = 0; s < a->comp.pp; s++) {
@@ -162,6 +158,7 @@ static void weigh(struct candidate *best, struct counts *counts, struct evaluato
 	c.step_s = *step_s;
 	c.unit = *ev->unit;
 	c.comp = *ev->comp;
+	c.n_gpus = ev->comp->dp * ev->comp->pp * ev->sc->slots->size;
 	memcpy(c.n_layers, split->n_layers, sizeof c.n_layers);
 	memcpy(c.recompute, split->recompute, sizeof c.recompute);
 	c.n_kinds = ev->n_shares;
@@ -255,7 +252,7 @@ static double least_fill(const struct descent *d, const double *coef)
 }
 
 /*
- * A bound on every split that beats the best, for equal replicas and one kind of block. Rank m starts its first backward
+ * A bound on every split that beats the best, for equal replicas; the cheapest kind of block stands for all. Rank m starts its first backward
  * when one micro-batch has passed all forwards and the backwards behind m; what it has done by then are its warm-up
  * forwards; the rest of its own work follows, and the backwards before it:
  *   T >= sum f + n t_m - warm_m f_m / v + sum of b_i / v over i != m.
@@ -270,12 +267,20 @@ static double mean_bound(const struct descent *d)
 	uint8_t r = ev->recompute_order[0];
 
 	for (uint32_t s = 0; s < ev->pp; s++)
-		speed += 1.0 / (ev->fwd[s] + ev->bwd[s * ADP_N_RECOMPUTE + r]);
+		speed += 1.0 / (ev->fwd[s * ev->n_blocks] + ev->bwd[(s * ADP_N_RECOMPUTE + r) * ev->n_blocks]);
 	for (uint32_t s = 0; s < ev->pp; s++) {
-		double f = ev->fwd[s], b = ev->bwd[s * ADP_N_RECOMPUTE + r], w = 1.0 / (f + b) / speed, warm = warm_up(ev, s);
+		double warm = warm_up(ev, s), most_f = 0.0, most_b = 0.0;
+		double w = 1.0 / (ev->fwd[s * ev->n_blocks] + ev->bwd[(s * ADP_N_RECOMPUTE + r) * ev->n_blocks]) / speed;
 
-		coef[s] = f + (1.0 - w) * b / v + w * (n * (f + b) - warm * f / v);
-		bound -= w * warm * (v - 1.0) / v * f + (1.0 - w) * (v - 1.0) / v * b;
+		coef[s] = INFINITY;
+		for (uint32_t i = 0; i < ev->n_blocks; i++) {
+			double f = ev->fwd[s * ev->n_blocks + i], b = ev->bwd[(s * ADP_N_RECOMPUTE + r) * ev->n_blocks + i];
+
+			coef[s] = fmin(coef[s], f + (1.0 - w) * b / v + w * (n * (f + b) - warm * f / v));
+			most_f = fmax(most_f, f);
+			most_b = fmax(most_b, b);
+		}
+		bound -= w * warm * (v - 1.0) / v * most_f + (1.0 - w) * (v - 1.0) / v * most_b;
 		if (s == 0 || s == last)
 			bound += ev->end_fwd[s] + w * (n * (ev->end_fwd[s] + ev->end_bwd[s]) - warm * ev->end_fwd[s]) +
 			         (1.0 - w) * ev->end_bwd[s];
@@ -291,12 +296,18 @@ static double slowest_bound(const struct descent *d, double slowest_s)
 	uint8_t r = ev->recompute_order[0];
 
 	for (uint32_t s = 0; s < ev->pp; s++) {
-		double f = ev->fwd[s], b = ev->bwd[s * ADP_N_RECOMPUTE + r];
+		double most_b = 0.0;
 
-		coef[s] = f + b / v;
+		coef[s] = INFINITY;
+		for (uint32_t i = 0; i < ev->n_blocks; i++) {
+			double f = ev->fwd[s * ev->n_blocks + i], b = ev->bwd[(s * ADP_N_RECOMPUTE + r) * ev->n_blocks + i];
+
+			coef[s] = fmin(coef[s], f + b / v);
+			most_f = fmax(most_f, f);
+			most_b = fmax(most_b, b);
+		}
 		warm = fmax(warm, warm_up(ev, s));
-		most_f = fmax(most_f, f);
-		rounding += (v - 1.0) / v * b;
+		rounding += (v - 1.0) / v * most_b;
 		ends += ev->end_fwd[s] + (v > 1.0 ? 0.0 : ev->end_bwd[s]);
 	}
 	rounding += (v - 1.0) / v * warm * most_f + warm * ev->end_excess_s / v;
@@ -322,52 +333,54 @@ static bool head_table(struct descent *d, uint32_t kind, uint32_t n_micro, doubl
 {
 	struct evaluator *ev = d->ev;
 	uint32_t n_layers = ev->n_layers, width = n_layers + 1;
-	double pass_after = 0.0, cheapest_after = INFINITY;
+	double t[ADP_SEARCH_MAX_KINDS], ends_after = 0.0;
+	double rest_s[ADP_SEARCH_MAX_LAYERS + 1]; /* layers from a on, all on the best of the stages after s */
 
 	limit -= ev->min_rest_s + least_exposed(ev, 0, d->cap_after[1] < n_layers ? n_layers - d->cap_after[1] : 0);
-	for (uint32_t a = 0; a <= n_layers; a++)
+	for (uint32_t a = 0; a <= n_layers; a++) {
 		ev->most_head[ev->pp * width + a] = a == n_layers ? INFINITY : -INFINITY;
+		rest_s[a] = a == n_layers ? 0.0 : INFINITY;
+	}
 	for (uint32_t s = ev->pp; s-- > 0;) {
-		double load[ADP_SEARCH_MAX_LAYERS + 1], time_s[ADP_SEARCH_MAX_LAYERS + 1];
-		double t[ADP_SEARCH_MAX_KINDS], none[ADP_SEARCH_MAX_KINDS];
-		uint32_t n_most = 0;
+		double time_s[ADP_SEARCH_MAX_LAYERS + 1], ends_s;
+		uint32_t n_known = stage_least(ev, s); /* times below this are known, and the same wherever the layers start */
 
-		for (uint32_t n = 0; n <= n_layers; n++) {
-			uint8_t r;
-
-			load[n] = INFINITY;
-			time_s[n] = 0.0;
-			if (n < stage_least(ev, s))
-				continue;
-			if (!stage_recompute(ev, s, 0, n, &r))
-				break;
-			stage_times(t, ev, s, 0, n, r);
-			time_s[n] = t[kind];
-			load[n] = n_micro * t[kind];
-			if (load[n] > limit)
-				break;
-			n_most = n;
-		}
 		for (uint32_t a = 0; a <= n_layers; a++) {
 			double head = -INFINITY;
 
-			for (uint32_t n = stage_least(ev, s); n <= n_most && a + n <= n_layers; n++) {
-				double after = 0.0, next = ev->most_head[(s + 1) * width + a + n] - time_s[n], own;
+			for (uint32_t n = stage_least(ev, s); a + n <= n_layers; n++) {
+				double after = 0.0, next, own;
 
+				if (ev->n_blocks > 1 || n >= n_known) {
+					uint8_t r;
+
+					time_s[n] = INFINITY;
+					if (stage_recompute(ev, s, a, a + n, &r)) {
+						stage_times(t, ev, s, a, a + n, r);
+						time_s[n] = t[kind];
+					}
+					n_known = n + 1;
+				}
+				if (n_micro * time_s[n] > limit)
+					break; /* more layers take longer still */
+				next = ev->most_head[(s + 1) * width + a + n] - time_s[n];
 				if (!(next > head))
 					continue;
 				if (s + 1 < ev->pp)
-					after = fmax(0.0, pass_after + (n_layers - a - n) * cheapest_after -
+					after = fmax(0.0, ends_after + rest_s[a + n] -
 					                      (ev->pp - 1 - s) * (time_s[n] * ev->fwd_share + ev->end_excess_s));
-				own = limit - load[n] - after;
+				own = limit - n_micro * time_s[n] - after;
 				head = fmax(head, own < next ? own : next);
 			}
 			ev->most_head[s * width + a] = head;
 		}
-		stage_times(none, ev, s, 0, 0, ev->recompute_order[0]);
-		stage_times(t, ev, s, 0, 1, ev->recompute_order[0]);
-		pass_after += none[kind];
-		cheapest_after = fmin(cheapest_after, t[kind] - none[kind]);
+		stage_times(t, ev, s, 0, 0, ev->recompute_order[0]);
+		ends_s = t[kind];
+		ends_after += ends_s;
+		for (uint32_t a = 0; a < n_layers; a++) {
+			stage_times(t, ev, s, a, n_layers, ev->recompute_order[0]);
+			rest_s[a] = fmin(rest_s[a], t[kind] - ends_s);
+		}
 	}
 	return ev->most_head[0] >= 0.0;
 }
@@ -398,7 +411,7 @@ static bool limit_possible(struct descent *d, double limit)
 	uint64_t placed = 0;
 
 	d->table = false;
-	if (!d->plain || ev->n_blocks > 1)
+	if (!d->plain)
 		return true;
 	if (ev->equal) {
 		for (uint32_t k = 0; k < ev->n_kinds; k++)
@@ -648,6 +661,17 @@ static bool even(struct evaluator *ev, struct split *split)
 	return split_fit(ev, split);
 }
 
+/* The better of both linear bounds, where they hold; lo: no step's bottleneck takes less. */
+static double linear_bounds(struct descent *d, double lo)
+{
+	struct evaluator *ev = d->ev;
+	uint32_t least = d->cap_after[1] < ev->n_layers ? ev->n_layers - d->cap_after[1] : 0;
+
+	if (!ev->equal || ev->n_kinds > 1 || ev->pp == 1 || ev->n_equal < ev->pp)
+		return 0.0;
+	return fmax(mean_bound(d), slowest_bound(d, lo / ev->n_equal)) + least_exposed(ev, 0, least);
+}
+
 /* The split that is given rather than searched: the same number of layers on each stage, or all on one. */
 static bool given_split(struct candidate *best, struct counts *counts, struct evaluator *ev)
 {
@@ -737,10 +761,13 @@ int composition_try(struct candidate *best, struct counts *counts, struct evalua
 	}
 	if (given_split(best, counts, ev))
 		return ADP_OK;
+	descent_init(&d, best, counts, ev);
 	if (scattered(ev)) {
-		if (proportional(ev, &split))
+		caps(&d);
+		*bound_s = fmax(*bound_s, linear_bounds(&d, fmax(*bound_s - ev->min_rest_s, 0.0)));
+		if (*bound_s < cut_s(ev->space, best) && proportional(ev, &split))
 			weigh(best, counts, ev, &split, &step_s);
-		*open = true;
+		*open = *bound_s < cut_s(ev->space, best);
 		return ADP_OK;
 	}
 	lo = fmax(*bound_s - ev->min_rest_s, 0.0);
@@ -749,14 +776,8 @@ int composition_try(struct candidate *best, struct counts *counts, struct evalua
 		return ADP_OK;
 	}
 	*bound_s = fmax(*bound_s, lo + ev->min_rest_s);
-	descent_init(&d, best, counts, ev);
 	caps(&d);
-	if (ev->equal && ev->n_kinds == 1 && ev->n_blocks == 1 && ev->pp > 1 && ev->n_equal >= ev->pp) {
-		uint32_t least = d.cap_after[1] < ev->n_layers ? ev->n_layers - d.cap_after[1] : 0;
-
-		*bound_s = fmax(*bound_s, fmax(mean_bound(&d), slowest_bound(&d, lo / ev->n_equal)) +
-		                              least_exposed(ev, 0, least));
-	}
+	*bound_s = fmax(*bound_s, linear_bounds(&d, lo));
 	if (ev->n_kinds > 1 && d.plain && ev->n_blocks == 1)
 		*bound_s = fmax(*bound_s, kinds_bound(&d));
 	if (*bound_s < cut_s(ev->space, best) && !limit_possible(&d, cut_s(ev->space, best)))

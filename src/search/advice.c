@@ -455,6 +455,8 @@ static void add_fleet(struct adp_strbuf *out, const struct advice *a, uint64_t t
 			continue;
 		for (uint32_t i = 0; i < c->n_nodes; i++)
 			n_nodes += c->nodes[i].type == t;
+		if (!n_nodes)
+			continue;
 		wanted = (n_nodes * times + c->n_nodes - 1) / c->n_nodes;
 		for (uint32_t i = 0; i < c->n_nodes; i++) {
 			if (c->nodes[i].type != t)

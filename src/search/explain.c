@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "adp/units.h"
 #include "search/explain.h"
@@ -22,6 +23,7 @@ enum { WEIGHED_MAX = 3000 };
 void why_question(struct question *out, const struct why *w)
 {
 	*out = (struct question){.cluster = w->cluster,
+	                         .train = w->train,
 	                         .opts = w->opts,
 	                         .knobs = {.memory_scale = 1.0,
 	                                   .tolerance_frac = tolerance_frac,
@@ -40,8 +42,8 @@ int why_ask(struct answer *out, struct why *w, const struct question *question,
 
 	*out = (struct answer){.plan = NULL};
 	w->n_asked++;
-	rc = search_with(&out->plan, w->model, question->cluster, w->engine, w->tables, &w->train,
-	                 &question->opts, &question->knobs, &out->err);
+	rc = search_with(&out->plan, w->model, question->cluster, w->engine, w->tables,
+	                 &question->train, &question->opts, &question->knobs, &out->err);
 	if (rc == ADP_OK)
 		return ADP_OK;
 	out->plan = NULL;
@@ -114,9 +116,13 @@ static int clause_length(const char *text)
 	return n > 160 ? 160 : (int)n;
 }
 
-/* Takes the texts. none: said when there is no plan, or NULL for the answer's own words. */
+/*
+ * Takes the texts. none: said when there is no plan, or NULL for the answer's own words. before:
+ * said before the figures, or NULL.
+ */
 static int tell(struct why *w, struct adp_strbuf *name, const struct answer *answer,
-                const char *none, struct adp_strbuf *flag, struct adp_error *err)
+                const char *none, const char *before, struct adp_strbuf *flag,
+                struct adp_error *err)
 {
 	struct adp_plan_other *other = &w->others[w->n_others];
 	struct adp_arena *arena = &w->plan->arena;
@@ -129,7 +135,7 @@ static int tell(struct why *w, struct adp_strbuf *name, const struct answer *ans
 		other->step_s = answer->plan->step.step_s;
 		other->loss_frac = other->step_s / w->plan->step.step_s - 1.0;
 		other->text = adp_arena_printf(
-			arena, "%s%s step time (%s)",
+			arena, "%s%s%s step time (%s)", before ? before : "",
 			answer->plan->search.gap_frac > 2.0 * tolerance_frac ? "about " : "",
 			why_percent(percent, other->loss_frac),
 			adp_format_duration(time, sizeof time, other->step_s));
@@ -220,7 +226,7 @@ static int other_newest(struct why *w, bool *drop, struct adp_error *err)
 	                answer.plan ? answer.plan->gpus[newest].n_used : w->types[newest].n_total,
 	                why_label(w, newest));
 	add_excludes(&flag, w, drop);
-	rc = tell(w, &name, &answer, NULL, &flag, err);
+	rc = tell(w, &name, &answer, NULL, NULL, &flag, err);
 	adp_plan_destroy(answer.plan);
 	return rc;
 }
@@ -278,7 +284,7 @@ static int other_equal(struct why *w, struct adp_error *err)
 	adp_strbuf_add(&flag, "--equal-layers --equal-batches");
 	if (answer.plan)
 		w->equal_s = answer.plan->step.step_s;
-	rc = tell(w, &name, &answer, NULL, &flag, err);
+	rc = tell(w, &name, &answer, NULL, NULL, &flag, err);
 	adp_plan_destroy(answer.plan);
 	return rc;
 }
@@ -310,7 +316,7 @@ static int other_fewer(struct why *w, struct adp_error *err)
 		adp_strbuf_addf(&name, " (%u)", half);
 	}
 	adp_strbuf_addf(&flag, "--gpus-used %u..%u", q.opts.gpus.min, half);
-	rc = tell(w, &name, &answer, NULL, &flag, err);
+	rc = tell(w, &name, &answer, NULL, NULL, &flag, err);
 	adp_plan_destroy(answer.plan);
 	return rc;
 }
@@ -335,35 +341,68 @@ static int other_all(struct why *w, struct adp_error *err)
 		add_used(&name, w, answer.plan);
 		adp_strbuf_add(&name, ")");
 		adp_strbuf_add(&flag, "without --deadline");
-		rc = tell(w, &name, &answer, NULL, &flag, err);
+		rc = tell(w, &name, &answer, NULL, NULL, &flag, err);
 	}
 	adp_plan_destroy(answer.plan);
 	return rc;
 }
 
+/* The question that the flag of a type that may not be used asks. False when there is none. */
+static bool admit(struct question *q, struct why *w, uint32_t t, struct adp_error *err, int *rc)
+{
+	const struct why_type *type = &w->types[t];
+	const struct adp_gpu_type *gpu = &w->cluster->types[t];
+	static const char precision[] = "--precision ";
+	const char **names;
+	uint32_t n = 0;
+
+	why_question(q, w);
+	if (!type->flag)
+		return false;
+	if (strncmp(type->flag, precision, strlen(precision)) == 0)
+		return adp_precision_parse(&q->train.precision, type->flag + strlen(precision), NULL) ==
+		       ADP_OK;
+	names = adp_arena_calloc(&w->scratch, q->opts.n_exclude, sizeof *names);
+	if (!names) {
+		*rc = adp_nomem(err);
+		return false;
+	}
+	for (uint32_t i = 0; i < q->opts.n_exclude; i++)
+		if (strcasecmp(q->opts.exclude[i], gpu->name) != 0 &&
+		    (!gpu->alias || strcasecmp(q->opts.exclude[i], gpu->alias) != 0))
+			names[n++] = q->opts.exclude[i];
+	q->opts.exclude = names;
+	q->opts.n_exclude = n;
+	return true;
+}
+
 static int other_excluded(struct why *w, uint32_t t, struct adp_error *err)
 {
 	const struct why_type *type = &w->types[t];
-	struct adp_strbuf name = {0}, flag = {0}, why = {0};
-	int rc;
+	struct adp_strbuf name = {0}, flag = {0}, why = {0}, before = {0};
+	struct answer answer = {.plan = NULL};
+	struct question q;
+	int rc = ADP_OK;
 
+	if (w->n_asked + KEPT_FOR_REASONS < ASKED_MAX && admit(&q, w, t, err, &rc))
+		rc = why_ask(&answer, w, &q, err);
+	if (rc != ADP_OK)
+		return rc;
 	adp_strbuf_addf(&name, "%s (%u GPUs)", why_label(w, t), type->n_total);
 	adp_strbuf_addf(&why, "left out: %s",
 	                strncmp(type->why, "left out ", 9) == 0 ? type->why + 9 : type->why);
+	adp_strbuf_addf(&before, "%s; with the flag ", why.text ? why.text : "");
 	if (type->flag && strcmp(type->flag, "drop --exclude") == 0) {
 		adp_strbuf_add(&flag, "without --exclude ");
 		add_word(&flag, why_label(w, t));
 	} else if (type->flag) {
 		adp_strbuf_add(&flag, type->flag);
 	}
-	if (why.failed) {
-		adp_strbuf_fini(&name);
-		adp_strbuf_fini(&flag);
-		rc = adp_nomem(err);
-	} else {
-		rc = tell(w, &name, NULL, why.text, &flag, err);
-	}
+	name.failed = name.failed ? name.failed : why.failed ? why.failed : before.failed;
+	rc = tell(w, &name, &answer, why.text ? why.text : "", before.text, &flag, err);
 	adp_strbuf_fini(&why);
+	adp_strbuf_fini(&before);
+	adp_plan_destroy(answer.plan);
 	return rc;
 }
 
@@ -396,7 +435,8 @@ static int other_with(struct why *w, uint32_t t, struct adp_error *err)
 	adp_strbuf_addf(&name, some ? "all %u %s" : "with some of the %u %s", type->n_total,
 	                why_label(w, t));
 	rc = tell(w, &name, &answer,
-	          answer.plan || !some ? NULL : "none: no legal plan uses as many GPUs", NULL, err);
+	          answer.plan || !some ? NULL : "none: no legal plan uses as many GPUs", NULL, NULL,
+	          err);
 	adp_plan_destroy(answer.plan);
 	return rc;
 }
@@ -429,7 +469,7 @@ static int other_without(struct why *w, uint32_t t, const bool *newest_drops, st
 		adp_strbuf_add(&name, ")");
 	}
 	add_excludes(&flag, w, drop);
-	rc = tell(w, &name, &answer, NULL, &flag, err);
+	rc = tell(w, &name, &answer, NULL, NULL, &flag, err);
 	adp_plan_destroy(answer.plan);
 	return rc;
 }

@@ -56,6 +56,7 @@ struct why {
 
 struct question {
 	const struct adp_cluster *cluster;
+	struct adp_train train;
 	struct adp_search_opts opts;
 	struct search_knobs knobs;
 };

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "adp/units.h"
-#include "base/alloc.h"
 #include "search/explain.h"
 
 /* Sentences that name the cause of a choice: each compares the plan with the one that is best

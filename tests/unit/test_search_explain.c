@@ -383,7 +383,7 @@ static void types_left_out_say_why_and_what_lets_them_in(void **state)
 	const char *const no_a100[] = {"A100-80"};
 	const struct adp_plan_other *other;
 	struct adp_plan *plan;
-	struct job job;
+	struct job job, asked;
 
 	(void)state;
 	job_init(&job, &eight_billion, "H100:8,A100-80:8,V100-32:8", torch, 64, 4096);
@@ -391,12 +391,18 @@ static void types_left_out_say_why_and_what_lets_them_in(void **state)
 	job.opts.n_exclude = 1;
 	plan = explained(&job);
 	other = other_with(plan, "A100-80 (8 GPUs)");
-	assert_string_equal(other->text, "left out: by --exclude");
+	assert_int_equal(strncmp(other->text, "left out: by --exclude; with the flag -", 39), 0);
+	asked = job;
+	asked.opts.n_exclude = 0;
+	assert_line(other, plan, must_step_s(&asked));
 	assert_string_equal(other->flag, "without --exclude A100-80");
 	other = other_with(plan, "V100-32 (8 GPUs)");
-	assert_string_equal(other->text, "left out: it has no BF16 tensor cores");
+	assert_int_equal(
+		strncmp(other->text, "left out: it has no BF16 tensor cores; with the flag ", 53), 0);
 	assert_string_equal(other->flag, "--precision fp16");
-	assert_true(other->step_s == 0.0 && other->loss_frac == 0.0);
+	asked = job;
+	asked.train.precision = ADP_PRECISION_FP16;
+	assert_line(other, plan, must_step_s(&asked));
 	adp_plan_destroy(plan);
 	job_fini(&job);
 }

@@ -79,6 +79,7 @@ static const struct key keys[] = {
 	KEY(precision_mask, KEY_PRECISION, 0, 0),
 	KEY(zero23_needs_untied, KEY_BOOL, 0, 0),
 	KEY(zero23_allows_fp16, KEY_BOOL, 0, 0),
+	KEY(zero_needs_adam, KEY_BOOL, 0, 0),
 	KEY(kv_replication, KEY_BOOL, 0, 0),
 	KEY(batch_divides_evenly, KEY_BOOL, 0, 0),
 	KEY(vpp_needs_divisible_batches, KEY_BOOL, 0, 0),

@@ -288,12 +288,41 @@ static void zero_pin(struct degrees *d, const struct space *space, struct refusa
 		}
 		snprintf(have + strlen(have), sizeof have - strlen(have), "%s%u", i ? ", " : "", d->zero.value[i]);
 	}
-	refuse(r, "--zero %d: %s %s with this model and precision runs ZeRO stage %s", want, space->engine->name,
+	refuse(r, "--zero %d: %s %s with this model, precision and optimizer runs ZeRO stage %s", want, space->engine->name,
 	       space->engine->version, have);
 }
 
 /* Up to this many layers every number of virtual stages is tried; beyond, powers of two. */
 static const uint32_t small_model_layers = 16;
+
+static bool is_adam(enum adp_optimizer optimizer)
+{
+	return optimizer == ADP_OPTIMIZER_ADAM || optimizer == ADP_OPTIMIZER_ADAMW;
+}
+
+/* Can GPUs of the type take part in context parallelism? */
+static bool context_type(const struct space *space, uint32_t type)
+{
+	return adp_flash_available(space->engine, &space->cluster->types[type], space->train->precision);
+}
+
+static bool context_types(const struct space *space)
+{
+	for (uint32_t t = 0; t < space->n_types; t++)
+		if (context_type(space, space->types[t]))
+			return true;
+	return false;
+}
+
+/* Does any tensor x context parallel size of the lists divide the sequence? */
+static bool sequence_splits(const struct degrees *d, uint64_t seq_tokens)
+{
+	for (uint32_t a = 0; a < d->tp.n; a++)
+		for (uint32_t b = 0; b < d->cp.n; b++)
+			if (seq_tokens % ((uint64_t)d->tp.value[a] * d->cp.value[b]) == 0)
+				return true;
+	return false;
+}
 
 static int degrees_build(struct degrees *d, const struct space *space, struct adp_error *err)
 {
@@ -318,11 +347,12 @@ static int degrees_build(struct degrees *d, const struct space *space, struct ad
 	list_pin(&d->tp, &opts->tp, "--tp", rule, &refusals);
 
 	list_add(&d->cp, 1);
-	for (uint32_t cp = 2; engine->context_parallel && cp <= 64 && train->seq_tokens % (2 * cp) == 0; cp *= 2)
+	for (uint32_t cp = 2; engine->context_parallel && context_types(space) && cp <= 64 && train->seq_tokens % (2 * cp) == 0; cp *= 2)
 		list_add(&d->cp, cp);
 	list_pin(&d->cp, &opts->cp, "--cp",
-	         engine->context_parallel ? "must be a power of two, and twice it must divide the sequence"
-	                                  : "this engine has no context parallelism",
+	         !engine->context_parallel ? "this engine has no context parallelism"
+	         : context_types(space)    ? "must be a power of two, and twice it must divide the sequence"
+	                                   : "no GPU of the fleet has a fused attention kernel in this precision",
 	         &refusals);
 
 	list_add(&d->ep, 1);
@@ -351,8 +381,9 @@ static int degrees_build(struct degrees *d, const struct space *space, struct ad
 	         &refusals);
 
 	for (uint32_t z = 0; z < 4; z++)
-		if (zero_mask & (1u << z) && (z < 2 || ((!engine->zero23_needs_untied || !space->model->tied_embeddings) &&
-		                                        (engine->zero23_allows_fp16 || train->precision != ADP_PRECISION_FP16))))
+		if (zero_mask & (1u << z) && (z == 0 || !engine->zero_needs_adam || is_adam(train->optimizer)) &&
+		    (z < 2 || ((!engine->zero23_needs_untied || !space->model->tied_embeddings) &&
+		               (engine->zero23_allows_fp16 || train->precision != ADP_PRECISION_FP16))))
 			list_add(&d->zero, z);
 	zero_pin(d, space, &refusals);
 
@@ -363,6 +394,9 @@ static int degrees_build(struct degrees *d, const struct space *space, struct ad
 		refuse(&refusals, "--sequence-parallel on: %s %s has none", engine->name, engine->version);
 	if (opts->sequence_parallel >= 0)
 		d->sp = (struct list){.value = {(uint32_t)opts->sequence_parallel}, .n = 1};
+	if (opts->sequence_parallel > 0 && !sequence_splits(d, train->seq_tokens))
+		refuse(&refusals, "--sequence-parallel on: tensor x context parallel must divide the sequence of %" PRIu64,
+		       train->seq_tokens);
 
 	gpu_pins(space, d, &refusals);
 	return refusals.len ? adp_fail(err, ADP_EINVAL, "%s", refusals.text) : ADP_OK;
@@ -511,6 +545,7 @@ static int shapes_build(struct space *space, const struct degrees *d, struct adp
 	struct slots *all = adp_arena_calloc(space->arena, (size_t)d->tp.n * d->cp.n, sizeof *all);
 	struct shape_cost *shapes = adp_arena_calloc(space->arena, (size_t)max, sizeof *shapes);
 	double n_gpus = fmin((double)adp_cluster_n_gpus(space->cluster), space->max_slots_gpus);
+	bool uneven_sequence = false;
 	int rc = ADP_OK;
 
 	if (!all || !shapes)
@@ -552,6 +587,13 @@ static int shapes_build(struct space *space, const struct degrees *d, struct adp
 								space->n_refused++;
 								continue;
 							}
+							/* each rank takes an equal share of the sequence */
+							if (tp > 1 && shape.sequence_parallel &&
+							    space->train->seq_tokens % ((uint64_t)tp * cp)) {
+								space->n_refused++;
+								uneven_sequence = true;
+								continue;
+							}
 							/* an expert group must fit what data parallelism can give */
 							if ((double)shape.ep * shape.etp > n_gpus) {
 								space->n_refused++;
@@ -565,6 +607,10 @@ static int shapes_build(struct space *space, const struct degrees *d, struct adp
 		}
 	space->slots = all;
 	space->shapes = shapes;
+	if (space->n_shapes == 0 && uneven_sequence)
+		return adp_fail(err, ADP_EINFEASIBLE,
+		                "--seq %" PRIu64 ": sequence parallelism needs a tensor x context parallel size that divides it",
+		                space->train->seq_tokens);
 	if (space->n_shapes == 0)
 		return adp_fail(err, ADP_EINFEASIBLE,
 		                "no tensor x context parallel group fits the fleet: the smallest allowed needs %u GPUs of one type "

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Plans that an engine would refuse at its start are never chosen, and what nobody would type by
+ * hand is neither: found by asking odd questions.
+ */
+#include "search_fixture.h"
+
+/* Llama-3-8B */
+static const struct sizes eight_billion = {.hidden = 4096,
+                                           .n_layers = 32,
+                                           .n_heads = 32,
+                                           .n_kv_heads = 8,
+                                           .head_dim = 128,
+                                           .ffn = 14336,
+                                           .vocab = 128256};
+
+/*
+ * At 4096 tokens context parallelism hides behind NVLink and costs next to nothing, so 8 replicas
+ * and 4 over pairs of GPUs take the same time to a permille: the plain one is the answer.
+ */
+static void a_tie_goes_to_the_plan_with_the_smaller_degrees(void **state)
+{
+	struct adp_plan *free_plan, *context;
+	struct job job;
+
+	(void)state;
+	job_init(&job, &eight_billion, "H100:8", megatron, 64, 4096);
+	free_plan = must_plan(&job);
+	job.opts.cp = just(2);
+	context = must_plan(&job);
+	assert_int_equal(adp_plan_world(context), adp_plan_world(free_plan));
+	assert_true(context->step.step_s >= free_plan->step.step_s * (1.0 - 1e-12));
+	assert_true(context->step.step_s <= free_plan->step.step_s * 1.001);
+	assert_int_equal(free_plan->cp, 1);
+	assert_int_equal(free_plan->tp, 1);
+	assert_int_equal(free_plan->dp, 8);
+	adp_plan_destroy(context);
+	adp_plan_destroy(free_plan);
+	job_fini(&job);
+}
+
+/* 131071 is odd: 2, 4 or 8 tensor-parallel ranks cannot share it equally, so sequence parallelism
+ * is out. */
+static void sequence_parallelism_divides_the_sequence(void **state)
+{
+	static const uint64_t lengths[] = {131071, 2 * 4099, 4 * 2053};
+	struct job job;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+		struct adp_plan *plan;
+
+		job_init(&job, &eight_billion, "H100:16", megatron, 16, lengths[i]);
+		plan = must_plan(&job);
+		if (plan->sequence_parallel)
+			assert_int_equal(lengths[i] % ((uint64_t)plan->tp * plan->cp), 0);
+		adp_plan_destroy(plan);
+		job_fini(&job);
+	}
+	job_init(&job, &eight_billion, "H100:16", megatron, 16, 131071);
+	job.opts.sequence_parallel = 1;
+	job.opts.tp = just(4);
+	assert_refused(&job, ADP_EINVAL,
+	               "--sequence-parallel on: tensor x context parallel must divide", "131071");
+	job_fini(&job);
+}
+
+/* V100 has no fused attention kernel in Megatron, nor has any GPU in fp32. */
+static void context_parallelism_keeps_to_gpus_with_a_fused_kernel(void **state)
+{
+	struct adp_plan *plan;
+	struct job job;
+
+	(void)state;
+	job_init(&job, &eight_billion, "H100:8,V100-32:16", megatron, 64, 8192);
+	job.train.precision = ADP_PRECISION_FP16;
+	job.opts.cp = just(2);
+	plan = must_plan(&job);
+	for (uint32_t t = 0; t < plan->n_gpu_types; t++)
+		assert_int_equal(plan->gpus[t].n_used > 0, strcmp(plan->gpus[t].alias, "H100") == 0);
+	adp_plan_destroy(plan);
+	job.opts.cp = (struct adp_pin){0, 0};
+	plan = must_plan(&job);
+	for (uint32_t t = 0; t < plan->n_gpu_types; t++)
+		if (plan->gpus[t].n_used && strcmp(plan->gpus[t].alias, "V100-32") == 0)
+			assert_int_equal(plan->cp, 1);
+	adp_plan_destroy(plan);
+	job_fini(&job);
+
+	job_init(&job, &eight_billion, "V100-32:64", megatron, 64, 8192);
+	job.train.precision = ADP_PRECISION_FP16;
+	job.opts.cp = just(2);
+	assert_refused(&job, ADP_EINVAL, "--cp 2: no GPU of the fleet has a fused attention kernel",
+	               "nearest legal: 1");
+	job_fini(&job);
+
+	job_init(&job, &eight_billion, "H100:8", megatron, 64, 8192);
+	job.train.precision = ADP_PRECISION_FP32;
+	plan = must_plan(&job);
+	assert_int_equal(plan->cp, 1);
+	adp_plan_destroy(plan);
+	job_fini(&job);
+}
+
+/* Megatron's distributed optimizer runs Adam alone. */
+static void sgd_is_not_sharded_by_megatron(void **state)
+{
+	struct adp_plan *plan;
+	struct job job;
+
+	(void)state;
+	job_init(&job, &eight_billion, "H100:16", megatron, 64, 4096);
+	job.train.optimizer = ADP_OPTIMIZER_SGD_MOMENTUM;
+	plan = must_plan(&job);
+	assert_int_equal(plan->zero_stage, 0);
+	adp_plan_destroy(plan);
+	job.opts.zero_stage = 1;
+	assert_refused(&job, ADP_EINVAL, "--zero 1: megatron", "runs ZeRO stage 0");
+	job_fini(&job);
+
+	job_init(&job, &eight_billion, "H100:16", torch, 64, 4096);
+	job.train.optimizer = ADP_OPTIMIZER_SGD;
+	job.opts.zero_stage = 3;
+	plan = must_plan(&job);
+	assert_int_equal(plan->zero_stage, 3);
+	adp_plan_destroy(plan);
+	job_fini(&job);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_tie_goes_to_the_plan_with_the_smaller_degrees),
+		cmocka_unit_test(sequence_parallelism_divides_the_sequence),
+		cmocka_unit_test(context_parallelism_keeps_to_gpus_with_a_fused_kernel),
+		cmocka_unit_test(sgd_is_not_sharded_by_megatron),
+	};
+
+	return cmocka_run_group_tests(tests, load_planner, unload_planner);
+}

@@ -87,13 +87,15 @@ static bool composition_legal(const struct branch *b, const struct composition *
 /*
  * Bound of a composition of pp stages, at most stages[t] of them on type t (exactly, when cap is infinite): the
  * work over the slots for the replica with the most micro-batches; with a plain pipeline also the fill and drain around its slowest stage m, at least all other stages' work
- * less the (pp - 1 - m) forwards that m itself does meanwhile.
+ * less the forwards that m itself does meanwhile: those of its warm-up but one, at most pp and n_micro.
  */
 static double fill_and_drain(const struct branch *b, const double *stages, double pp, double n_micro, double per_batch)
 {
 	double bound = n_micro * per_batch, pass = 0.0;
 
-	if (b->unit->vpp == 1 && n_micro >= pp && pp > 1.0) {
+	if (b->unit->vpp == 1 && pp > 1.0) {
+		double warm = fmin(pp, n_micro);
+
 		for (uint32_t k = 0; k < b->work.n_kinds; k++) {
 			double least = INFINITY;
 
@@ -103,7 +105,7 @@ static double fill_and_drain(const struct branch *b, const double *stages, doubl
 			pass += b->work.amount[k] * least;
 		}
 		bound = fmax(bound, (n_micro - 1.0) * per_batch + pass -
-		                        (pp - 1.0) * (b->work.fwd_share * per_batch + 2.0 * b->work.end_excess_s));
+		                        (warm - 1.0) * (b->work.fwd_share * per_batch + 2.0 * b->work.end_excess_s));
 	}
 	return bound + b->space->engine->step_fixed_s;
 }

@@ -667,7 +667,7 @@ static double linear_bounds(struct descent *d, double lo)
 	struct evaluator *ev = d->ev;
 	uint32_t least = d->cap_after[1] < ev->n_layers ? ev->n_layers - d->cap_after[1] : 0;
 
-	if (!ev->equal || ev->n_kinds > 1 || ev->pp == 1 || ev->n_equal < ev->pp)
+	if (!ev->equal || ev->n_kinds > 1 || ev->pp == 1 || (ev->n_equal < ev->pp && ev->vpp > 1))
 		return 0.0;
 	return fmax(mean_bound(d), slowest_bound(d, lo / ev->n_equal)) + least_exposed(ev, 0, least);
 }

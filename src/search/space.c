@@ -292,7 +292,7 @@ static void zero_pin(struct degrees *d, const struct space *space, struct refusa
 	       space->engine->version, have);
 }
 
-/* Up to this many layers every number of virtual stages is tried; beyond, powers of two. */
+/* Up to this many layers every number of virtual stages is tried; beyond, up to 8 (powers of two on a large fleet). */
 static const uint32_t small_model_layers = 16;
 
 static bool is_adam(enum adp_optimizer optimizer)
@@ -374,10 +374,12 @@ static int degrees_build(struct degrees *d, const struct space *space, struct ad
 	list_pin(&d->micro, &opts->micro_batch, "--micro-batch", rule, &refusals);
 
 	for (uint32_t v = 1; v <= (engine->virtual_pipeline ? space->model->n_layers : 1) && v <= 64; v++)
-		if (pinned(&opts->vpp) || space->model->n_layers <= small_model_layers || ((v & (v - 1)) == 0 && v <= 8))
+		if (space->model->n_layers <= small_model_layers ||
+		    (v <= 8 && (adp_cluster_n_gpus(space->cluster) <= large_fleet_gpus || (v & (v - 1)) == 0)))
 			list_add(&d->vpp, v);
 	list_pin(&d->vpp, &opts->vpp, "--vpp",
-	         engine->virtual_pipeline ? "more virtual stages than layers" : "this engine has no interleaved schedule",
+	         engine->virtual_pipeline ? "at most 8 virtual stages a rank are tried, and no more than layers"
+	                                  : "this engine has no interleaved schedule",
 	         &refusals);
 
 	for (uint32_t z = 0; z < 4; z++)

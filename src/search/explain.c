@@ -61,9 +61,12 @@ const char *why_label(const struct why *w, uint32_t type)
 	return gpu->alias && *gpu->alias ? gpu->alias : gpu->name;
 }
 
-const char *why_percent(char out[32], double frac)
+const char *why_percent(char out[48], const struct why *w, const struct adp_plan *other)
 {
-	snprintf(out, 32, "%+.1f %%", 100.0 * (fabs(frac) < 0.0005 ? 0.0 : frac));
+	double frac = other->step.step_s / w->plan->step.step_s - 1.0;
+
+	snprintf(out, 48, "%s%+.1f %%", other->search.gap_frac > 2.0 * tolerance_frac ? "about " : "",
+	         100.0 * (fabs(frac) < 0.0005 ? 0.0 : frac));
 	return out;
 }
 
@@ -126,7 +129,7 @@ static int tell(struct why *w, struct adp_strbuf *name, const struct answer *ans
 {
 	struct adp_plan_other *other = &w->others[w->n_others];
 	struct adp_arena *arena = &w->plan->arena;
-	char time[32], percent[32];
+	char time[32], percent[48];
 	int rc = ADP_OK;
 
 	memset(other, 0, sizeof *other);
@@ -134,11 +137,9 @@ static int tell(struct why *w, struct adp_strbuf *name, const struct answer *ans
 	if (answer && answer->plan) {
 		other->step_s = answer->plan->step.step_s;
 		other->loss_frac = other->step_s / w->plan->step.step_s - 1.0;
-		other->text = adp_arena_printf(
-			arena, "%s%s%s step time (%s)", before ? before : "",
-			answer->plan->search.gap_frac > 2.0 * tolerance_frac ? "about " : "",
-			why_percent(percent, other->loss_frac),
-			adp_format_duration(time, sizeof time, other->step_s));
+		other->text = adp_arena_printf(arena, "%s%s step time (%s)", before ? before : "",
+		                               why_percent(percent, w, answer->plan),
+		                               adp_format_duration(time, sizeof time, other->step_s));
 	} else if (none) {
 		other->text = adp_arena_strdup(arena, none);
 	} else if (answer &&
@@ -283,7 +284,7 @@ static int other_equal(struct why *w, struct adp_error *err)
 	}
 	adp_strbuf_add(&flag, "--equal-layers --equal-batches");
 	if (answer.plan)
-		w->equal_s = answer.plan->step.step_s;
+		why_percent(w->equal, w, answer.plan);
 	rc = tell(w, &name, &answer, NULL, NULL, &flag, err);
 	adp_plan_destroy(answer.plan);
 	return rc;
@@ -309,7 +310,6 @@ static int other_fewer(struct why *w, struct adp_error *err)
 		adp_strbuf_add(&name, " (");
 		add_used(&name, w, answer.plan);
 		adp_strbuf_add(&name, ")");
-		w->half_s = answer.plan->step.step_s;
 		w->half_total_s = answer.plan->time.total_s;
 		w->n_half = plan_n_used(answer.plan);
 	} else {
@@ -431,7 +431,7 @@ static int other_with(struct why *w, uint32_t t, struct adp_error *err)
 	if (rc != ADP_OK)
 		return rc;
 	if (answer.plan)
-		type->with_s = answer.plan->step.step_s;
+		why_percent(type->with, w, answer.plan);
 	adp_strbuf_addf(&name, some ? "all %u %s" : "with some of the %u %s", type->n_total,
 	                why_label(w, t));
 	rc = tell(w, &name, &answer,

@@ -20,8 +20,7 @@ struct why_type {
 	bool allowed;
 	const char *why, *flag; /* when not allowed */
 	uint32_t n_used, n_total;
-	double with_s; /* step time when it must be used (or used to the last GPU); 0 = not asked or
-	                  none */
+	char with[48]; /* what using it (or all of it) costs, in words; "" = not asked or none */
 };
 
 /* A GPU of the cluster by rank. */
@@ -45,7 +44,8 @@ struct why {
 	uint32_t n_used, n_types_used;
 	uint32_t n_asked;
 	/* answers that several sentences use; 0 = not asked, or no such plan */
-	double equal_s, half_s, half_total_s, roomy_s;
+	double half_total_s, roomy_s;
+	char equal[48]; /* what an equal split costs, in words */
 	uint32_t n_half;
 	const char *full_type; /* whose memory keeps a faster plan out */
 	struct adp_plan_other *others;
@@ -68,7 +68,9 @@ int why_ask(struct answer *out, struct why *w, const struct question *question,
             struct adp_error *err);
 bool why_may_ask(const struct why *w);
 const char *why_label(const struct why *w, uint32_t type); /* alias, or name */
-const char *why_percent(char out[32], double frac);        /* "+31.2 %" */
+/* The other plan's step against the plan's: "+31.2 %"; "about" where its search left more than that
+ * open. */
+const char *why_percent(char out[48], const struct why *w, const struct adp_plan *other);
 
 /* ---- reasons.c ----------------------------------------------------------------------- */
 int why_seats(struct why *w, struct adp_error *err);

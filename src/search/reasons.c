@@ -75,12 +75,11 @@ int why_add_reason(struct why *w, struct adp_strbuf *text, struct adp_error *err
 void why_add_instead(struct adp_strbuf *out, const struct why *w, const struct adp_plan *other,
                      struct adp_strbuf *changes)
 {
-	char time[32], percent[32];
-	double frac = other->step.step_s / w->plan->step.step_s - 1.0;
+	char time[32], percent[48];
 
 	adp_strbuf_addf(out, "the step would take %s (%s)",
 	                adp_format_duration(time, sizeof time, other->step.step_s),
-	                why_percent(percent, frac));
+	                why_percent(percent, w, other));
 	if (changes->len)
 		adp_strbuf_addf(out, ", with %s", changes->text);
 	if (changes->failed)
@@ -199,7 +198,6 @@ static void add_replica_shares(struct adp_strbuf *out, const struct why *w)
 static int reason_types(struct why *w, struct adp_error *err)
 {
 	struct adp_strbuf text = {0};
-	char percent[32];
 
 	if (w->cluster->n_types < 2)
 		return ADP_OK;
@@ -208,9 +206,8 @@ static int reason_types(struct why *w, struct adp_error *err)
 			add_stage_shares(&text, w);
 		else
 			add_replica_shares(&text, w);
-		if (w->equal_s > 0.0)
-			adp_strbuf_addf(&text, "; an equal split: %s",
-			                why_percent(percent, w->equal_s / w->plan->step.step_s - 1.0));
+		if (*w->equal)
+			adp_strbuf_addf(&text, "; an equal split: %s", w->equal);
 	}
 	for (uint32_t t = 0; t < w->cluster->n_types; t++) {
 		const struct why_type *type = &w->types[t];
@@ -220,10 +217,9 @@ static int reason_types(struct why *w, struct adp_error *err)
 		if (!type->allowed)
 			adp_strbuf_addf(&text, "%s%s %s%s", text.len ? "; " : "GPU types: ", why_label(w, t),
 			                strncmp(type->why, "left out ", 9) == 0 ? "" : "left out: ", type->why);
-		else if (type->with_s > 0.0)
+		else if (*type->with)
 			adp_strbuf_addf(&text, "%s%s left out: with it the step would take %s",
-			                text.len ? "; " : "GPU types: ", why_label(w, t),
-			                why_percent(percent, type->with_s / w->plan->step.step_s - 1.0));
+			                text.len ? "; " : "GPU types: ", why_label(w, t), type->with);
 	}
 	return why_add_reason(w, &text, err);
 }
@@ -284,7 +280,7 @@ static int reason_topology(struct why *w, struct adp_error *err)
 	struct answer answer = {.plan = NULL};
 	uint32_t smallest = UINT32_MAX, next, type = 0, group = plan->tp * plan->cp;
 	bool inside;
-	char bandwidth[32], percent[32];
+	char bandwidth[32], percent[48];
 	int rc;
 
 	if (adp_cluster_n_gpus(w->cluster) < 2)
@@ -324,7 +320,7 @@ static int reason_topology(struct why *w, struct adp_error *err)
 	if (answer.plan)
 		adp_strbuf_addf(&text, "; tensor parallel %u would %s: %s", next,
 		                next > smallest ? "cross the network" : "send more over it",
-		                why_percent(percent, answer.plan->step.step_s / plan->step.step_s - 1.0));
+		                why_percent(percent, w, answer.plan));
 	add_axis(&text, "context parallel", plan->cp, why_axis_link(w, plan->tp, plan->cp, false));
 	add_axis(&text, "data parallel", plan->dp, why_axis_link(w, group, plan->dp, false));
 	add_axis(&text, "pipeline", plan->pp, why_axis_link(w, group * plan->dp, plan->pp, true));

@@ -213,7 +213,11 @@ static int warn_assumed(struct adp_build *b, const struct group *group, struct a
 static int build_group(struct adp_build *b, const struct group *group, struct adp_error *err)
 {
 	const struct adp_gpu_type *type = group->type;
-	uint32_t nodes_per_domain = type->nvlink_domain_gpus / group->per_node, index, domain;
+	/* only a domain larger than the usual node reaches out of one, however small the nodes are */
+	uint32_t nodes_per_domain = type->nvlink_domain_gpus > type->node_gpus
+	                                ? type->nvlink_domain_gpus / group->per_node
+	                                : 1;
+	uint32_t index, domain;
 	char prefix[ADP_NAME_SIZE - 32], name[ADP_NAME_SIZE];
 	struct adp_node *node;
 	uint64_t left = group->n_gpus;

@@ -101,6 +101,24 @@ static void rack_size_nvlink_domains_join_nodes(void **state)
 	adp_cluster_destroy(c);
 }
 
+/* An H100's NVLink joins the 8 GPUs of its usual node: nodes of 4, or of one, are not wired
+ * together by it. */
+static void small_nodes_do_not_share_the_nvlink_of_a_usual_node(void **state)
+{
+	struct adp_cluster *c = must_list("H100x4:16");
+
+	(void)state;
+	assert_int_equal(c->n_domains, 4);
+	assert_int_not_equal(c->nodes[0].nvlink_domain, c->nodes[1].nvlink_domain);
+	adp_cluster_destroy(c);
+	c = must_list("A100-80x1:6");
+	assert_int_equal(c->n_domains, 6);
+	adp_cluster_destroy(c);
+	c = must_list("GB200x2:72"); /* 72 / 2 = 36 nodes of a rack do */
+	assert_int_equal(c->n_domains, 1);
+	adp_cluster_destroy(c);
+}
+
 static void cards_without_nvlink_are_joined_by_pcie(void **state)
 {
 	struct adp_cluster *c = must_list("L40S:8");
@@ -257,6 +275,7 @@ int main(void)
 		cmocka_unit_test(gpus_per_node_can_be_stated),
 		cmocka_unit_test(uneven_nodes_are_expressible),
 		cmocka_unit_test(rack_size_nvlink_domains_join_nodes),
+		cmocka_unit_test(small_nodes_do_not_share_the_nvlink_of_a_usual_node),
 		cmocka_unit_test(cards_without_nvlink_are_joined_by_pcie),
 		cmocka_unit_test(order_spelling_and_repetition_do_not_matter),
 		cmocka_unit_test(the_digest_tells_different_fleets_apart),

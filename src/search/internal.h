@@ -275,15 +275,31 @@ int unit_search(struct candidate *best, struct counts *counts, struct open_list 
 
 /* ---- build.c --------------------------------------------------------------------------------------- */
 int plan_build(struct adp_plan **out, const struct space *space, struct evaluator *ev, const struct candidate *cand,
-               const struct counts *counts, struct adp_error *err);
+               struct adp_error *err);
+/* Fills in what the whole search and the whole fleet tell. */
+void plan_count(struct adp_plan *plan, const struct adp_cluster *cluster, const struct counts *counts);
 
 /* A search that went through the whole space and found nothing fails with a text that starts so. */
 #define SEARCH_FOUND_NOTHING "no plan of "
 
 /* ---- search.c -------------------------------------------------------------------------------------- */
+
+/* One fleet, every plan with a step shorter than limit_s. ADP_EINFEASIBLE: none. Adds to counts. */
+int search_fleet(struct adp_plan **out, struct counts *counts, double limit_s, const struct adp_model *model,
+                 const struct adp_cluster *cluster, const struct adp_engine *engine, const struct adp_tables *tables,
+                 const struct adp_train *train, const struct adp_search_opts *opts, const struct search_knobs *knobs,
+                 struct adp_error *err);
 int search_with(struct adp_plan **out, const struct adp_model *model, const struct adp_cluster *cluster,
                 const struct adp_engine *engine, const struct adp_tables *tables, const struct adp_train *train,
                 const struct adp_search_opts *opts, const struct search_knobs *knobs, struct adp_error *err);
+
+/* ---- views.c --------------------------------------------------------------------------------------- */
+
+/* Puts a better plan that some of the fleet's nodes allow in the place of *best. */
+int search_views(struct adp_plan **best, struct counts *counts, const struct adp_model *model,
+                 const struct adp_cluster *cluster, const struct adp_engine *engine, const struct adp_tables *tables,
+                 const struct adp_train *train, const struct adp_search_opts *opts, const struct search_knobs *knobs,
+                 struct adp_error *err);
 
 /* ---- advice.c -------------------------------------------------------------------------------------- */
 /*

@@ -268,14 +268,29 @@ static int build_warnings(struct adp_plan *plan, const struct space *space, stru
 	return failed ? adp_nomem(err) : ADP_OK;
 }
 
+void plan_count(struct adp_plan *plan, const struct adp_cluster *cluster, const struct counts *counts)
+{
+	double step_s = plan->step.step_s;
+
+	for (uint32_t t = 0; t < plan->n_gpu_types; t++)
+		plan->gpus[t].n_total = 0;
+	for (uint32_t n = 0; n < cluster->n_nodes; n++)
+		plan->gpus[cluster->nodes[n].type].n_total += cluster->nodes[n].n_gpus;
+	plan->search.n_weighed = counts->weighed;
+	plan->search.n_bounded = counts->bounded;
+	plan->search.exhausted = !(counts->open_bound_s < step_s);
+	plan->search.bound_s = fmin(counts->open_bound_s, step_s);
+	plan->search.gap_frac = step_s / plan->search.bound_s - 1.0;
+}
+
 int plan_build(struct adp_plan **out, const struct space *space, struct evaluator *ev, const struct candidate *cand,
-               const struct counts *counts, struct adp_error *err)
+               struct adp_error *err)
 {
 	const struct adp_shape *shape = &space->shapes[cand->unit.shape].shape;
 	struct adp_plan *plan = adp_plan_create();
 	struct detail detail;
 	uint64_t n_nodes = 0, n_gpus = (uint64_t)cand->comp.dp * cand->comp.pp * shape->tp * shape->cp;
-	double unit = (double)space->engine->vocab_multiple * shape->tp, bound = counts->open_bound_s;
+	double unit = (double)space->engine->vocab_multiple * shape->tp;
 	bool failed = false;
 	int rc = plan ? candidate_detail(&detail, ev, cand, err) : adp_nomem(err);
 
@@ -318,11 +333,6 @@ int plan_build(struct adp_plan **out, const struct space *space, struct evaluato
 	for (uint32_t i = 0; i < plan->n_runs; i++)
 		n_nodes += plan->runs[i].n_nodes;
 	adp_train_time(&plan->time, space->train, plan->step.step_s, n_gpus, n_nodes, detail.state_bytes);
-	plan->search.n_weighed = counts->weighed;
-	plan->search.n_bounded = counts->bounded + space->n_refused;
-	plan->search.exhausted = !(bound < cand->step_s);
-	plan->search.bound_s = fmin(bound, cand->step_s);
-	plan->search.gap_frac = cand->step_s / plan->search.bound_s - 1.0;
 	if (failed) {
 		adp_plan_destroy(plan);
 		return adp_nomem(err);

@@ -16,6 +16,9 @@
 /* FINISH_MAX: open compositions settled before the rest is left to the gap. */
 enum { BATCH_MAX = 8, THREADS_MAX = 8, FINISH_MAX = 256 };
 
+/* Fleets up to this size are searched to the end. */
+static const uint64_t small_fleet_gpus = 64;
+
 struct job {
 	struct candidate best;
 	struct counts counts;
@@ -216,7 +219,7 @@ static int search_units(struct progress *p, const struct space *space, struct ad
 		}
 		if (spent(p, space, p->open.items[at].bound_s))
 			break;
-		if (at >= FINISH_MAX) {
+		if (at >= FINISH_MAX && adp_cluster_n_gpus(space->cluster) > small_fleet_gpus) {
 			p->counts.open_bound_s = fmin(p->counts.open_bound_s, p->open.items[at].bound_s);
 			break;
 		}
@@ -230,9 +233,10 @@ static int search_units(struct progress *p, const struct space *space, struct ad
 	return rc;
 }
 
-int search_with(struct adp_plan **out, const struct adp_model *model, const struct adp_cluster *cluster,
-                const struct adp_engine *engine, const struct adp_tables *tables, const struct adp_train *train,
-                const struct adp_search_opts *opts, const struct search_knobs *knobs, struct adp_error *err)
+int search_fleet(struct adp_plan **out, struct counts *counts, double limit_s, const struct adp_model *model,
+                 const struct adp_cluster *cluster, const struct adp_engine *engine, const struct adp_tables *tables,
+                 const struct adp_train *train, const struct adp_search_opts *opts, const struct search_knobs *knobs,
+                 struct adp_error *err)
 {
 	struct adp_arena arena = {0};
 	struct space space;
@@ -243,7 +247,8 @@ int search_with(struct adp_plan **out, const struct adp_model *model, const stru
 		return adp_nomem(err);
 	p->n_threads = opts->n_threads < 1 ? 1 : opts->n_threads > THREADS_MAX ? THREADS_MAX : opts->n_threads;
 	p->any_plan = knobs->any_plan;
-	p->best.step_s = p->counts.open_bound_s = INFINITY;
+	p->best.step_s = limit_s;
+	p->counts.open_bound_s = INFINITY;
 	rc = space_build(&space, model, cluster, engine, tables, train, opts, &arena, knobs, err);
 	space.max_weighed = knobs->max_weighed;
 	for (uint32_t i = 0; rc == ADP_OK && i < p->n_threads; i++)
@@ -251,8 +256,11 @@ int search_with(struct adp_plan **out, const struct adp_model *model, const stru
 	if (rc == ADP_OK)
 		rc = search_units(p, &space, err);
 	if (rc == ADP_OK) {
-		if (isfinite(p->best.step_s))
-			rc = plan_build(out, &space, p->workers[0].ev, &p->best, &p->counts, err);
+		counts->weighed += p->counts.weighed;
+		counts->bounded += p->counts.bounded + space.n_refused;
+		counts->open_bound_s = fmin(counts->open_bound_s, p->counts.open_bound_s);
+		if (p->best.comp.dp)
+			rc = plan_build(out, &space, p->workers[0].ev, &p->best, err);
 		else
 			rc = adp_fail(err, ADP_EINFEASIBLE, SEARCH_FOUND_NOTHING "%s %s fits this fleet", engine->name,
 			              engine->version);
@@ -263,6 +271,28 @@ int search_with(struct adp_plan **out, const struct adp_model *model, const stru
 	adp_free(p->open.items);
 	adp_free(p);
 	return rc;
+}
+
+int search_with(struct adp_plan **out, const struct adp_model *model, const struct adp_cluster *cluster,
+                const struct adp_engine *engine, const struct adp_tables *tables, const struct adp_train *train,
+                const struct adp_search_opts *opts, const struct search_knobs *knobs, struct adp_error *err)
+{
+	struct counts counts = {.open_bound_s = INFINITY};
+	struct adp_plan *plan = NULL;
+	int found = search_fleet(&plan, &counts, INFINITY, model, cluster, engine, tables, train, opts, knobs, err), rc;
+
+	/* what does not fit the whole fleet fits no part of it */
+	if (found != ADP_OK)
+		return found;
+	rc = knobs->any_plan ? ADP_OK
+	                     : search_views(&plan, &counts, model, cluster, engine, tables, train, opts, knobs, err);
+	if (rc != ADP_OK) {
+		adp_plan_destroy(plan);
+		return rc;
+	}
+	plan_count(plan, cluster, &counts);
+	*out = plan;
+	return ADP_OK;
 }
 
 void adp_search_opts_init(struct adp_search_opts *opts)

@@ -206,66 +206,78 @@ static bool slots_scattered(const struct slot *slots, uint32_t n, unsigned char 
 	return again;
 }
 
+/* Seats of the domain that starts at node `at`, healthiest first; returns the node after it. */
+static uint32_t gather_domain(struct seat *out, uint32_t *n, struct slot_class *cls, const struct building *b,
+                              const struct adp_cluster *cluster, uint32_t at)
+{
+	uint32_t end = at;
+
+	*n = 0;
+	class_of_node(cls, b, cluster, &cluster->nodes[at]);
+	for (; end < cluster->n_nodes && cluster->nodes[end].type == cluster->nodes[at].type &&
+	       cluster->nodes[end].nvlink_domain == cluster->nodes[at].nvlink_domain;
+	     end++) {
+		const struct adp_node *node = &cluster->nodes[end];
+		struct slot_class other;
+
+		class_of_node(&other, b, cluster, node);
+		class_worsen(cls, &other);
+		for (uint32_t g = 0; g < node->n_gpus; g++, ++*n)
+			out[*n] = (struct seat){{end, g}, speed_bucket(node->gpu_speed_frac[g]), *n};
+	}
+	qsort(out, *n, sizeof *out, seat_compare);
+	cls->domain_gpus = *n;
+	cls->n_spanned = 1;
+	return end;
+}
+
+/* Slots of the domains with `gpus` GPUs; of all that hold a whole slot when gpus is the slot's size. */
+static void cut_domains(struct building *b, struct ranked_slot *ranked, uint32_t *n_ranked, struct seat *seats,
+                        const struct adp_cluster *cluster, uint32_t type, uint32_t gpus)
+{
+	uint32_t size = b->slots->size, n_pool = 0, end;
+	struct slot_class pool_class;
+
+	for (uint32_t at = 0; at < cluster->n_nodes; at = end) {
+		struct slot_class cls;
+		uint32_t n;
+
+		end = at + 1;
+		if (cluster->nodes[at].type != type)
+			continue;
+		end = gather_domain(seats + n_pool, &n, &cls, b, cluster, at);
+		if (gpus == size && n >= size) {
+			cls.per_domain = n / size;
+			cut(b, ranked, n_ranked, seats, n, &cls);
+			continue;
+		}
+		if (gpus == size || n != gpus)
+			continue;
+		/* too small alone: whole domains of one size join, in order */
+		if (n_pool == 0)
+			pool_class = cls;
+		else
+			class_worsen(&pool_class, &cls);
+		n_pool += n;
+		if (n_pool == size) {
+			pool_class.per_domain = 1;
+			pool_class.n_spanned = size / n;
+			cut(b, ranked, n_ranked, seats, n_pool, &pool_class);
+			n_pool = 0;
+		}
+	}
+}
+
 static int type_build(struct building *b, const struct space *space, uint32_t type_at, struct seat *seats,
                       struct ranked_slot *ranked, struct adp_error *err)
 {
 	const struct adp_cluster *cluster = space->cluster;
-	uint32_t type = space->types[type_at], n_ranked = 0;
-	struct seat *pool = seats; /* domains too small for a slot gather at the front */
-	uint32_t n_pool = 0, pool_domain_gpus = 0;
-	struct slot_class pool_class;
+	uint32_t n_ranked = 0;
 	struct slot *out;
 
-	for (uint32_t at = 0; at < cluster->n_nodes;) {
-		uint32_t domain = cluster->nodes[at].nvlink_domain, end = at, n = 0;
-		struct slot_class cls;
-		struct seat *here = pool + n_pool;
-
-		if (cluster->nodes[at].type != type) {
-			at++;
-			continue;
-		}
-		class_of_node(&cls, b, cluster, &cluster->nodes[at]);
-		for (; end < cluster->n_nodes && cluster->nodes[end].type == type &&
-		       cluster->nodes[end].nvlink_domain == domain; end++) {
-			const struct adp_node *node = &cluster->nodes[end];
-			struct slot_class other;
-
-			class_of_node(&other, b, cluster, node);
-			class_worsen(&cls, &other);
-			for (uint32_t g = 0; g < node->n_gpus; g++, n++)
-				here[n] = (struct seat){{end, g}, speed_bucket(node->gpu_speed_frac[g]), n};
-		}
-		at = end;
-		qsort(here, n, sizeof *here, seat_compare);
-		cls.domain_gpus = n;
-		cls.n_spanned = 1;
-		if (n >= b->slots->size) {
-			cls.per_domain = n / b->slots->size;
-			cut(b, ranked, &n_ranked, here, n, &cls);
-			continue;
-		}
-		/* too small alone: whole domains of one size join, in order */
-		if (b->slots->size % n)
-			continue;
-		if (n_pool && pool_domain_gpus != n) {
-			memmove(pool, here, n * sizeof *here);
-			n_pool = 0;
-		}
-		if (n_pool == 0) {
-			pool_class = cls;
-			pool_domain_gpus = n;
-		} else {
-			class_worsen(&pool_class, &cls);
-		}
-		n_pool += n;
-		if (n_pool == b->slots->size) {
-			pool_class.per_domain = 1;
-			pool_class.n_spanned = b->slots->size / n;
-			cut(b, ranked, &n_ranked, pool, n_pool, &pool_class);
-			n_pool = 0;
-		}
-	}
+	for (uint32_t gpus = b->slots->size; gpus > 0; gpus--)
+		if (b->slots->size % gpus == 0)
+			cut_domains(b, ranked, &n_ranked, seats, cluster, space->types[type_at], gpus);
 	qsort(ranked, n_ranked, sizeof *ranked, slot_compare);
 	out = adp_arena_calloc(b->arena, n_ranked, sizeof *out);
 	if (!out)

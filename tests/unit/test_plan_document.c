@@ -38,16 +38,18 @@ static char *written(make_plan *make, write_plan *write)
 static void read_refuses(make_plan *make, const char *from, const char *to, int code,
                          const char *word)
 {
-	char *text = written(make, adp_plan_to_json), *at = strstr(text, from);
+	char *text = written(make, adp_plan_to_json);
+	const char *found = strstr(text, from);
+	size_t at = found ? (size_t)(found - text) : 0;
 	struct adp_strbuf changed = {0};
 	struct adp_error err = {0};
 	struct adp_plan *plan;
 
-	if (!at)
+	if (!found)
 		fail_msg("the document has no %s", from);
-	adp_strbuf_addn(&changed, text, (size_t)(at - text));
+	adp_strbuf_addn(&changed, text, at);
 	adp_strbuf_add(&changed, to);
-	adp_strbuf_add(&changed, at + strlen(from));
+	adp_strbuf_add(&changed, text + at + strlen(from));
 	assert_int_equal(adp_plan_read(&plan, changed.text, changed.len, "p.json", &err), code);
 	assert_null(plan);
 	if (!strstr(err.text, word) || strncmp(err.text, "p.json: ", 8))

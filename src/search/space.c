@@ -21,12 +21,54 @@ static bool names_type(const char *name, const struct adp_gpu_type *type)
 	return strcasecmp(name, type->name) == 0 || (type->alias && strcasecmp(name, type->alias) == 0);
 }
 
+static bool is_nvidia(const struct adp_gpu_type *type)
+{
+	return strcmp(type->vendor, "NVIDIA") == 0;
+}
+
+/* The compute capabilities of an engine are NVIDIA's; other vendors have none. */
+static bool has_capability(const struct adp_gpu_type *type, uint32_t least)
+{
+	return !is_nvidia(type) || type->compute_capability >= least;
+}
+
+/* NULL, or why the type cannot compute in the precision. */
+static const char *no_precision(const struct adp_engine *engine, const struct adp_gpu_type *type,
+                                enum adp_precision precision)
+{
+	if (precision == ADP_PRECISION_BF16 && !has_capability(type, engine->min_cc_bf16))
+		return "it has no BF16 tensor cores";
+	if (precision == ADP_PRECISION_FP8 && !has_capability(type, engine->min_cc_fp8))
+		return "it has no FP8 tensor cores";
+	if (type->peak_flops_per_s[precision] <= 0.0)
+		return "it has no matrix path in this precision";
+	return NULL;
+}
+
+/* The option for the best precision that the engine trains in on this type; NULL for none. */
+static const char *other_precision(const struct adp_engine *engine, const struct adp_gpu_type *type)
+{
+	static const struct {
+		enum adp_precision precision;
+		const char *flag;
+	} choices[] = {
+	    {ADP_PRECISION_BF16, "--precision bf16"},
+	    {ADP_PRECISION_FP16, "--precision fp16"},
+	    {ADP_PRECISION_TF32, "--precision tf32"},
+	    {ADP_PRECISION_FP32, "--precision fp32"},
+	};
+
+	for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
+		if (engine->precision_mask & (1u << choices[i].precision) &&
+		    !no_precision(engine, type, choices[i].precision))
+			return choices[i].flag;
+	return NULL;
+}
+
 bool space_type_allowed(const struct adp_engine *engine, const struct adp_train *train,
                         const struct adp_search_opts *opts, const struct adp_gpu_type *type, const char **why,
                         const char **flag)
 {
-	uint32_t cc = type->compute_capability;
-
 	*flag = NULL;
 	for (uint32_t i = 0; i < opts->n_exclude; i++)
 		if (names_type(opts->exclude[i], type)) {
@@ -34,30 +76,75 @@ bool space_type_allowed(const struct adp_engine *engine, const struct adp_train 
 			*flag = "drop --exclude";
 			return false;
 		}
-	if (engine->nvidia_only && strcmp(type->vendor, "NVIDIA") != 0) {
+	if (engine->nvidia_only && !is_nvidia(type)) {
 		*why = "this engine build runs on NVIDIA GPUs only";
 		return false;
 	}
-	if (cc < engine->min_compute_capability) {
+	if (!has_capability(type, engine->min_compute_capability)) {
 		*why = "its compute capability is below what the engine supports";
 		return false;
 	}
-	if (train->precision == ADP_PRECISION_BF16 && cc < engine->min_cc_bf16) {
-		*why = "it has no BF16 tensor cores";
-		*flag = "--precision fp16";
-		return false;
+	*why = no_precision(engine, type, train->precision);
+	if (*why)
+		*flag = other_precision(engine, type);
+	return !*why;
+}
+
+static double vendor_flops(const struct space *space, const char *vendor)
+{
+	double sum = 0.0;
+
+	for (uint32_t t = 0; t < space->n_types; t++) {
+		const struct adp_gpu_type *type = &space->cluster->types[space->types[t]];
+
+		for (uint32_t i = 0; i < space->cluster->n_nodes && strcmp(type->vendor, vendor) == 0; i++)
+			if (space->cluster->nodes[i].type == space->types[t])
+				sum += space->cluster->nodes[i].n_gpus * type->peak_flops_per_s[space->train->precision];
 	}
-	if (train->precision == ADP_PRECISION_FP8 && cc < engine->min_cc_fp8) {
-		*why = "it has no FP8 tensor cores";
-		*flag = "--precision bf16";
-		return false;
+	return sum;
+}
+
+/* No collective library spans vendors: the one with most to give keeps its types, or the one of a required type. */
+static void choose_vendor(struct space *space)
+{
+	const struct adp_gpu_type *types = space->cluster->types;
+	const char *vendor = types[space->types[0]].vendor;
+	uint32_t n = 0;
+
+	for (uint32_t t = 1; t < space->n_types; t++)
+		if (vendor_flops(space, types[space->types[t]].vendor) > vendor_flops(space, vendor))
+			vendor = types[space->types[t]].vendor;
+	for (uint32_t t = 0; t < space->n_types; t++)
+		if (space->type_required[t])
+			vendor = types[space->types[t]].vendor;
+	for (uint32_t t = 0; t < space->n_types; t++)
+		if (strcmp(types[space->types[t]].vendor, vendor) == 0) {
+			space->type_required[n] = space->type_required[t];
+			space->types[n++] = space->types[t];
+		}
+	space->n_types = n;
+}
+
+/* "T4: it has no BF16 tensor cores; try --precision fp16", each type. */
+static int refuse_types(const struct space *space, struct adp_error *err)
+{
+	const struct adp_cluster *cluster = space->cluster;
+	char text[1024] = "";
+	size_t len = 0;
+
+	if (!cluster->n_types)
+		return adp_fail(err, ADP_EINFEASIBLE, "the fleet is empty");
+	for (uint32_t t = 0; t < cluster->n_types && len < sizeof text; t++) {
+		const char *why, *flag;
+		int n;
+
+		if (space_type_allowed(space->engine, space->train, space->opts, &cluster->types[t], &why, &flag))
+			continue;
+		n = snprintf(text + len, sizeof text - len, "%s%s: %s%s%s", len ? ", " : "", cluster->types[t].name, why,
+		             !flag ? "" : *flag == '-' ? "; try " : "; ", flag ? flag : "");
+		len += n > 0 ? (size_t)n : 0;
 	}
-	if (type->peak_flops_per_s[train->precision] <= 0.0) {
-		*why = "it has no matrix path in this precision";
-		*flag = "--precision fp16";
-		return false;
-	}
-	return true;
+	return adp_fail(err, ADP_EINFEASIBLE, "no GPU of the fleet can run this job: %s", text);
 }
 
 static int choose_types(struct space *space, const struct search_knobs *knobs, struct adp_error *err)
@@ -76,15 +163,9 @@ static int choose_types(struct space *space, const struct search_knobs *knobs, s
 		space->type_required[space->n_types] = knobs->require_type && knobs->require_type[t];
 		space->types[space->n_types++] = t;
 	}
-	if (space->n_types == 0) {
-		const char *why = "", *flag = NULL;
-
-		if (cluster->n_types)
-			space_type_allowed(space->engine, space->train, space->opts, &cluster->types[0], &why, &flag);
-		return adp_fail(err, ADP_EINFEASIBLE, "no GPU of the fleet can run this job: %s: %s%s%s",
-		                cluster->n_types ? cluster->types[0].name : "the fleet", cluster->n_types ? why : "is empty",
-		                flag ? "; try " : "", flag ? flag : "");
-	}
+	if (space->n_types == 0)
+		return refuse_types(space, err);
+	choose_vendor(space);
 	return ADP_OK;
 }
 

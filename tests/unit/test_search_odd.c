@@ -127,6 +127,61 @@ static void sgd_is_not_sharded_by_megatron(void **state)
 	job_fini(&job);
 }
 
+static uint32_t used(const struct adp_plan *plan, const char *alias)
+{
+	for (uint32_t t = 0; t < plan->n_gpu_types; t++)
+		if (strcmp(plan->gpus[t].alias, alias) == 0)
+			return plan->gpus[t].n_used;
+	return 0;
+}
+
+/* torch runs on AMD GPUs too, which have no compute capability; collectives do not span vendors. */
+static void one_job_runs_on_gpus_of_one_vendor(void **state)
+{
+	static const char *const fleets[] = {"MI300X:8", "H100:8,MI300X:8", "H100:32,MI300X:8",
+	                                     "H100:8,MI300X:32"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof fleets / sizeof *fleets; i++) {
+		struct adp_plan *plan;
+		struct job job;
+
+		job_init(&job, &eight_billion, fleets[i], torch, 64, 4096);
+		plan = must_plan(&job);
+		assert_true(!used(plan, "MI300X") != !used(plan, "H100"));
+		if (i >= 2) /* 32 of 989 or 1307 TFLOPS outweigh 8 */
+			assert_int_equal(used(plan, i == 2 ? "H100" : "MI300X"), 32);
+		adp_plan_destroy(plan);
+		job_fini(&job);
+	}
+}
+
+/* A T4 has neither FP8 nor BF16, a GPU described without FP16 has BF16. */
+static void the_precision_named_is_one_that_the_gpus_have(void **state)
+{
+	struct job job;
+
+	(void)state;
+	job_init(&job, &eight_billion, "T4:8", megatron, 64, 4096);
+	job.train.precision = ADP_PRECISION_FP8;
+	assert_refused(&job, ADP_EINFEASIBLE,
+	               "Tesla-T4: it has no FP8 tensor cores; try --precision fp16");
+	job_fini(&job);
+	job_init(&job, &eight_billion,
+	         "apiVersion: adp.parallelism/v1alpha1\nkind: Cluster\n"
+	         "gpuTypes: [{name: H100, tflops: {fp16: 0}}]\nnodeGroups: [{name: a, gpu: H100}]\n",
+	         megatron, 64, 4096);
+	job.train.precision = ADP_PRECISION_FP16;
+	assert_refused(&job, ADP_EINFEASIBLE,
+	               "it has no matrix path in this precision; try --precision bf16");
+	job_fini(&job);
+	job_init(&job, &eight_billion, "T4:8,MI300X:8", megatron, 64, 4096);
+	assert_refused(&job, ADP_EINFEASIBLE,
+	               "Tesla-T4: it has no BF16 tensor cores; try --precision fp16",
+	               "MI300X: this engine build runs on NVIDIA GPUs only");
+	job_fini(&job);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -134,6 +189,8 @@ int main(void)
 		cmocka_unit_test(sequence_parallelism_divides_the_sequence),
 		cmocka_unit_test(context_parallelism_keeps_to_gpus_with_a_fused_kernel),
 		cmocka_unit_test(sgd_is_not_sharded_by_megatron),
+		cmocka_unit_test(one_job_runs_on_gpus_of_one_vendor),
+		cmocka_unit_test(the_precision_named_is_one_that_the_gpus_have),
 	};
 
 	return cmocka_run_group_tests(tests, load_planner, unload_planner);

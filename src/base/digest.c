@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 
-#define XXH_NO_INLINE_HINTS 1 /* -Og refuses to inline what is marked so */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

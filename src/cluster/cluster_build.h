@@ -13,6 +13,9 @@ enum {
 	ADP_MAX_DOMAINS = 1000000
 };
 
+/* A GPU slower than a thousandth of its kind does not work. */
+#define ADP_LEAST_SPEED 0.001
+
 /* What the user does about a GPU type that the table lacks or has wrong. */
 #define ADP_OVERRIDE_HINT "add it with --gpu-data FILE (a CSV with columns of data/gpus.csv)"
 

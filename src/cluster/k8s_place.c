@@ -209,9 +209,9 @@ static int place_speed(struct adp_node *out, struct adp_k8s *k8s, const struct a
 		rc = adp_parse_frac(&frac, part, what, err);
 		if (rc)
 			return rc;
-		if (!(frac > 0 && frac <= 1))
+		if (!(frac >= ADP_LEAST_SPEED && frac <= 1))
 			return adp_fail(err, ADP_EINVAL,
-			                "%s: %s is not above 0 and at most 1; to leave a GPU out, take it from "
+			                "%s: %s is not from 0.001 to 1; to leave a GPU out, take it from "
 			                "the node's allocatable ones",
 			                what, part);
 		if (n < out->n_gpus)

@@ -136,10 +136,11 @@ static int read_properties(struct adp_gpu_type *type, struct adp_arena *arena, c
 	if (!rc)
 		rc = adp_doc_double(&number, &found, object, "measuredBf16Tflops", 0, 1e7, path, err);
 	if (!rc && found && number * 1e12 > type->peak_flops_per_s[ADP_PRECISION_BF16])
-		return adp_fail(err, ADP_EINVAL,
-		                "%s.measuredBf16Tflops is %g, more than the peak of %g; correct it, or give "
-		                "the peak as tflops.bf16",
-		                path, number, type->peak_flops_per_s[ADP_PRECISION_BF16] / 1e12);
+		return adp_fail(
+			err, ADP_EINVAL,
+			"%s.measuredBf16Tflops is %g, more than the peak of %g; correct it, or give "
+			"the peak as tflops.bf16",
+			path, number, type->peak_flops_per_s[ADP_PRECISION_BF16] / 1e12);
 	if (!rc && found)
 		type->measured_bf16_flops_per_s = number * 1e12;
 	if (!rc)

@@ -9,6 +9,7 @@
 #include "adp/units.h"
 #include "base/doc.h"
 #include "base/number.h"
+#include "cluster/cluster_build.h"
 #include "cluster/name.h"
 
 enum { WHAT_SIZE = 320 };
@@ -124,12 +125,11 @@ int adp_yaml_speed(double *out, const json_t *value, const char *what, struct ad
 
 	if (rc)
 		return rc;
-	if (!(number > 0 && number <= 1))
-		return adp_fail(
-			err, ADP_EINVAL,
-			"%s: %.17g is not a relative speed above 0 and at most 1; to leave a GPU out, "
-			"lower the node's number of GPUs",
-			what, number);
+	if (!(number >= ADP_LEAST_SPEED && number <= 1))
+		return adp_fail(err, ADP_EINVAL,
+		                "%s: %.17g is not a relative speed from 0.001 to 1; to leave a GPU out, "
+		                "lower the node's number of GPUs",
+		                what, number);
 	*out = number;
 	return ADP_OK;
 }

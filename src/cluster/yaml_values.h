@@ -29,7 +29,7 @@ int adp_yaml_name(const char **out, const json_t *object, const char *key, const
 int adp_yaml_u32(uint32_t *out, bool *found, const json_t *object, const char *key, uint32_t min,
                  uint32_t max, const char *path, struct adp_error *err);
 
-/* A relative speed, 0 < x <= 1, as a number or "80%". what names the place. */
+/* A relative speed, ADP_LEAST_SPEED .. 1, as a number or "80%". what names the place. */
 int adp_yaml_speed(double *out, const json_t *value, const char *what, struct adp_error *err);
 
 /* "rack-{}" or "gpu{03}": at most one place for a number, with a width. */

@@ -13,13 +13,19 @@ struct seat {
 	uint32_t order;
 };
 
-/* Health counts in steps of 5 %, so that near-equal GPUs share a class. */
+/* Health counts in steps of 5 %, so that near-equal GPUs share a class; the nearly dead are as slow as they are. */
 static double speed_bucket(double speed_frac)
 {
 	double bucket = round(speed_frac * 20.0) / 20.0;
 
-	return bucket < 0.05 ? 0.05 : bucket;
+	return bucket < 0.05 ? fmin(speed_frac, 0.05) : bucket;
 }
+
+/* One node's seats. */
+struct bench {
+	uint32_t index, first, n;
+	double speed_frac; /* of the slowest seat taken */
+};
 
 struct building {
 	struct slots *slots;
@@ -28,6 +34,8 @@ struct building {
 	struct slot_gpu *gpus;
 	uint32_t *class_n;
 	unsigned char *domain_seen; /* [domain], zero between uses */
+	struct seat *spare;         /* as many as the fleet has GPUs */
+	struct bench *benches, *chosen; /* as many as it has nodes */
 	uint32_t n_gpus;
 	bool many_racks, many_spines;
 };
@@ -206,13 +214,70 @@ static bool slots_scattered(const struct slot *slots, uint32_t n, unsigned char 
 	return again;
 }
 
-/* Seats of the domain that starts at node `at`, healthiest first; returns the node after it. */
-static uint32_t gather_domain(struct seat *out, uint32_t *n, struct slot_class *cls, const struct building *b,
-                              const struct adp_cluster *cluster, uint32_t at)
+static int bench_compare(const void *a, const void *b)
+{
+	const struct bench *x = a, *y = b;
+
+	if (x->speed_frac != y->speed_frac)
+		return x->speed_frac > y->speed_frac ? -1 : 1;
+	return x->first < y->first ? -1 : x->first > y->first;
+}
+
+static int bench_order(const void *a, const void *b)
+{
+	const struct bench *x = a, *y = b;
+
+	return x->first < y->first ? -1 : x->first > y->first;
+}
+
+/*
+ * Brings the seats of slots to the front: inside one node while it has a slot's worth left, else equal parts of
+ * several, for the engines' launchers start consecutive ranks of a node together. Returns how many seats those are.
+ */
+static uint32_t arrange(struct building *b, struct seat *seats, uint32_t n_benches)
+{
+	uint32_t size = b->slots->size, n = 0;
+
+	for (uint32_t part = size; part > 0; part--) {
+		uint32_t n_chosen = 0, each = size / part;
+
+		if (size % part)
+			continue;
+		for (uint32_t i = 0; i < n_benches; i++) {
+			struct bench *bench = &b->benches[i];
+
+			if (bench->n < part)
+				continue;
+			bench->speed_frac = seats[bench->first + part - 1].speed_frac;
+			b->chosen[n_chosen++] = *bench;
+		}
+		qsort(b->chosen, n_chosen, sizeof *b->chosen, bench_compare);
+		n_chosen -= n_chosen % each;
+		for (uint32_t at = 0; at < n_chosen; at += each) {
+			qsort(b->chosen + at, each, sizeof *b->chosen, bench_order);
+			for (uint32_t i = at; i < at + each; i++) {
+				uint32_t taken = each > 1 ? part : b->chosen[i].n - b->chosen[i].n % size;
+
+				memcpy(b->spare + n, seats + b->chosen[i].first, taken * sizeof *seats);
+				n += taken;
+				b->benches[b->chosen[i].index].n = 0;
+			}
+		}
+	}
+	memcpy(seats, b->spare, n * sizeof *seats);
+	return n;
+}
+
+/*
+ * Seats of the domain that starts at node `at`, node by node, the healthiest of each first; returns the node
+ * after it.
+ */
+static uint32_t gather_domain(struct seat *out, uint32_t *n, uint32_t *n_benches, struct slot_class *cls,
+                              const struct building *b, const struct adp_cluster *cluster, uint32_t at)
 {
 	uint32_t end = at;
 
-	*n = 0;
+	*n = *n_benches = 0;
 	class_of_node(cls, b, cluster, &cluster->nodes[at]);
 	for (; end < cluster->n_nodes && cluster->nodes[end].type == cluster->nodes[at].type &&
 	       cluster->nodes[end].nvlink_domain == cluster->nodes[at].nvlink_domain;
@@ -224,8 +289,10 @@ static uint32_t gather_domain(struct seat *out, uint32_t *n, struct slot_class *
 		class_worsen(cls, &other);
 		for (uint32_t g = 0; g < node->n_gpus; g++, ++*n)
 			out[*n] = (struct seat){{end, g}, speed_bucket(node->gpu_speed_frac[g]), *n};
+		qsort(out + (*n - node->n_gpus), node->n_gpus, sizeof *out, seat_compare);
+		b->benches[*n_benches] = (struct bench){*n_benches, *n - node->n_gpus, node->n_gpus, 0.0};
+		++*n_benches;
 	}
-	qsort(out, *n, sizeof *out, seat_compare);
 	cls->domain_gpus = *n;
 	cls->n_spanned = 1;
 	return end;
@@ -240,13 +307,14 @@ static void cut_domains(struct building *b, struct ranked_slot *ranked, uint32_t
 
 	for (uint32_t at = 0; at < cluster->n_nodes; at = end) {
 		struct slot_class cls;
-		uint32_t n;
+		uint32_t n, n_benches;
 
 		end = at + 1;
 		if (cluster->nodes[at].type != type)
 			continue;
-		end = gather_domain(seats + n_pool, &n, &cls, b, cluster, at);
+		end = gather_domain(seats + n_pool, &n, &n_benches, &cls, b, cluster, at);
 		if (gpus == size && n >= size) {
+			n = arrange(b, seats, n_benches);
 			cls.per_domain = n / size;
 			cut(b, ranked, n_ranked, seats, n, &cls);
 			continue;
@@ -299,10 +367,14 @@ int slots_build(struct slots *out, const struct space *space, uint32_t size, str
 	size_t n_gpus = (size_t)adp_cluster_n_gpus(space->cluster);
 	struct seat *seats = adp_malloc((n_gpus + 1) * sizeof *seats);
 	struct ranked_slot *ranked = adp_malloc((n_gpus / size + 1) * sizeof *ranked);
+	size_t n_nodes = (size_t)space->cluster->n_nodes + 1;
 	int rc = ADP_OK;
 
 	memset(out, 0, sizeof *out);
 	out->size = size;
+	b.spare = adp_malloc((n_gpus + 1) * sizeof *b.spare);
+	b.benches = adp_malloc(n_nodes * sizeof *b.benches);
+	b.chosen = adp_malloc(n_nodes * sizeof *b.chosen);
 	b.many_racks = spans(space->cluster, node_rack);
 	b.many_spines = spans(space->cluster, node_spine);
 	/* each slot could be a class of its own in the worst case */
@@ -310,12 +382,15 @@ int slots_build(struct slots *out, const struct space *space, uint32_t size, str
 	b.class_n = adp_arena_calloc(space->arena, n_gpus / size + 1, sizeof *b.class_n);
 	b.gpus = adp_arena_calloc(space->arena, n_gpus + 1, sizeof *b.gpus);
 	b.domain_seen = adp_arena_calloc(space->arena, space->cluster->n_domains + 1u, sizeof *b.domain_seen);
-	if (!b.domain_seen || !seats || !ranked || !b.classes || !b.class_n || !b.gpus)
+	if (!b.spare || !b.benches || !b.chosen || !b.domain_seen || !seats || !ranked || !b.classes || !b.class_n || !b.gpus)
 		rc = adp_nomem(err);
 	for (uint32_t t = 0; rc == ADP_OK && t < space->n_types; t++)
 		rc = type_build(&b, space, t, seats, ranked, err);
 	adp_free(seats);
 	adp_free(ranked);
+	adp_free(b.spare);
+	adp_free(b.benches);
+	adp_free(b.chosen);
 	out->classes = b.classes;
 	out->class_n = b.class_n;
 	out->gpus = b.gpus;

@@ -512,7 +512,7 @@ static void bad_node_lists_are_refused_with_the_place(void **state)
 		{"kind: List\nitems: []", "no node with a usable GPU is left"},
 		{"{\"kind\":\"List\",\"items\":[", "test:1:"},
 		{H100_NODE("a", "  annotations: {adp.parallelism/gpu-speed: \"0\"}\n"),
-	     "0 is not above 0 and at most 1"},
+	     "0 is not from 0.001 to 1"},
 		{H100_NODE("a", "  annotations: {adp.parallelism/gpu-speed: nan}\n"),
 	     "adp.parallelism/gpu-speed"},
 		{H100_NODE("a", "  annotations: {adp.parallelism/gpu-speed: \"1,1\"}\n"),

@@ -308,6 +308,7 @@ static void bad_files_are_refused_with_the_field(void **state)
 		{HEAD "nodeGroups: [{name: a, gpu: H100, nodeName: \"x;y\"}]\n", "is not a host name"},
 		{HEAD "nodeGroups: [{name: a, gpu: H100, health: 0}]\n",
 	     "nodeGroups[0].health: 0 is not a relative speed"},
+		{HEAD "nodeGroups: [{name: a, gpu: H100, health: 0.0009}]\n", "from 0.001 to 1"},
 		{HEAD "nodeGroups: [{name: a, gpu: H100, health: 1.5}]\n", "nodeGroups[0].health"},
 		{HEAD "nodeGroups: [{name: a, gpu: H100, health: -1}]\n", "nodeGroups[0].health"},
 		{HEAD "nodeGroups: [{name: a, gpu: H100, health: .nan}]\n", "nodeGroups[0].health"},

@@ -182,6 +182,53 @@ static void the_precision_named_is_one_that_the_gpus_have(void **state)
 	job_fini(&job);
 }
 
+#define HEAD "apiVersion: adp.parallelism/v1alpha1\nkind: Cluster\nnodeGroups:\n"
+
+/* Health comes in steps of 5 %, but 2 % and 1 % are not 5 %: half the speed is twice the time of
+ * compute. */
+static void a_nearly_dead_gpu_is_as_slow_as_it_is(void **state)
+{
+	struct job two, one;
+	double two_s, one_s;
+
+	(void)state;
+	job_init(&two, &eight_billion, HEAD "- {name: a, gpu: H100, health: 0.02}\n", megatron, 64,
+	         4096);
+	job_init(&one, &eight_billion, HEAD "- {name: a, gpu: H100, health: 0.01}\n", megatron, 64,
+	         4096);
+	two_s = must_step_s(&two);
+	one_s = must_step_s(&one);
+	assert_true(one_s > 1.9 * two_s && one_s < 2.0 * two_s);
+	job_fini(&two);
+	job_fini(&one);
+}
+
+/* Slots of a rack-size NVLink domain: the GPUs that are left of a node when one is sick are not
+ * joined with others'. */
+static void a_sick_gpu_does_not_tear_tensor_parallel_groups_over_nodes(void **state)
+{
+	static const char fleet[] = HEAD
+		"- {name: g, count: 4, gpu: GB200, nvlinkDomain: rack}\n"
+		"nodes: [{name: g-1, health: {1: 0.8}}, {name: g-2, gpus: 3}]\n";
+
+	(void)state;
+	for (uint32_t tp = 2; tp <= 8; tp *= 2) {
+		struct adp_plan *plan;
+		struct job job;
+
+		job_init(&job, &eight_billion, fleet, megatron, 64, 4096);
+		job.opts.tp = just(tp);
+		plan = must_plan(&job);
+		for (uint32_t r = 0; r < plan->n_runs; r++) {
+			uint32_t n = plan->runs[r].gpus_per_node;
+
+			assert_true(n % tp == 0 || tp % n == 0);
+		}
+		adp_plan_destroy(plan);
+		job_fini(&job);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -191,6 +238,8 @@ int main(void)
 		cmocka_unit_test(sgd_is_not_sharded_by_megatron),
 		cmocka_unit_test(one_job_runs_on_gpus_of_one_vendor),
 		cmocka_unit_test(the_precision_named_is_one_that_the_gpus_have),
+		cmocka_unit_test(a_nearly_dead_gpu_is_as_slow_as_it_is),
+		cmocka_unit_test(a_sick_gpu_does_not_tear_tensor_parallel_groups_over_nodes),
 	};
 
 	return cmocka_run_group_tests(tests, load_planner, unload_planner);

@@ -121,14 +121,16 @@ static double layers_in(double tau, double extra, double layer_s)
 	return tau > extra ? floor((tau - extra) / layer_s * (1.0 + 1e-12)) : 0.0;
 }
 
-double work_whole_layers(const struct work *work, const double n[ADP_SEARCH_MAX_TYPES], double cap, double at_least)
+double work_whole_layers(const struct work *work, const double n[ADP_SEARCH_MAX_TYPES], double pp, double cap,
+                         double at_least)
 {
 	uint32_t n_blocks = work->n_kinds - N_END_KINDS;
+	uint32_t n_ends = pp > 1.0 ? N_END_KINDS : 1; /* one stage alone holds both ends */
 	double tau = at_least;
 
 	/* raise tau to the next whole layer until there is room for all, the ends where they take least */
 	for (;;) {
-		double room = 0.0, least_lost[N_END_KINDS] = {INFINITY, INFINITY}, next = INFINITY, left = cap;
+		double room = 0.0, least_lost[N_END_KINDS] = {INFINITY, INFINITY}, next = INFINITY, left = cap, lost = 0.0;
 
 		for (uint32_t i = 0; i < work->n_by_layer; i++) {
 			uint32_t t = work->by_layer[i];
@@ -140,14 +142,19 @@ double work_whole_layers(const struct work *work, const double n[ADP_SEARCH_MAX_
 			room += (n[t] < left ? n[t] : left) * whole;
 			left -= n[t];
 			next = fmin(next, (whole + 1.0) * layer_s);
-			for (uint32_t e = 0; e < N_END_KINDS; e++) {
-				double extra = work->time_s[t][n_blocks + e], with = layers_in(tau, extra, layer_s);
+			for (uint32_t e = 0; e < n_ends; e++) {
+				double extra = work->time_s[t][n_blocks + e], with;
 
+				if (n_ends == 1)
+					extra += work->time_s[t][n_blocks + KIND_TAIL];
+				with = layers_in(tau, extra, layer_s);
 				least_lost[e] = fmin(least_lost[e], tau < extra ? INFINITY : whole - with);
-				next = fmin(next, (with + 1.0) * layer_s + extra);
+				next = fmin(next, tau < extra ? extra : (with + 1.0) * layer_s + extra);
 			}
 		}
-		if (room - least_lost[KIND_EMBEDDING] - least_lost[KIND_TAIL] >= work->n_layers)
+		for (uint32_t e = 0; e < n_ends; e++)
+			lost += least_lost[e];
+		if (room - lost >= work->n_layers)
 			return tau;
 		if (!(next > tau))
 			return tau; /* rounding: stay below the truth */

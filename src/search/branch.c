@@ -117,7 +117,7 @@ static double composition_bound(const struct branch *b, const double *stages, do
 	/* whole layers cost more to count; only where the shares alone do not decide */
 	if (bound >= cut_s(b->space, b->best))
 		return bound;
-	return fill_and_drain(b, stages, pp, n_micro, work_whole_layers(&b->work, stages, cap, per_batch));
+	return fill_and_drain(b, stages, pp, n_micro, work_whole_layers(&b->work, stages, pp, cap, per_batch));
 }
 
 /* Could the stages hold all layers, by memory and by the time of the best plan so far? */

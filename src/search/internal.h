@@ -199,7 +199,8 @@ void work_build(struct work *out, const struct space *space, const struct unit *
 double work_bound(const struct work *work, const double n[ADP_SEARCH_MAX_TYPES], double cap);
 
 /* The same for stages that hold whole layers; starts from at_least. */
-double work_whole_layers(const struct work *work, const double n[ADP_SEARCH_MAX_TYPES], double cap, double at_least);
+double work_whole_layers(const struct work *work, const double n[ADP_SEARCH_MAX_TYPES], double pp, double cap,
+                         double at_least);
 double unit_bound(const struct space *space, const struct unit *unit);
 
 /* The most layers that memory could allow a stage: state and activations only, nothing else counted. */

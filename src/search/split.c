@@ -723,6 +723,12 @@ static bool partition(struct evaluator *ev, struct split *split, double *lo_s, d
 	if (!greedy(ev, hi, split))
 		return false;
 	trial = *split;
+	/* a bound on the step counts more than the load of one stage: it need not bound that */
+	if (greedy(ev, lo, &trial)) {
+		hi = lo;
+		lo = 0.0;
+		*split = trial;
+	}
 	if (!isfinite(hi)) {
 		for (hi = fmax(lo, 1e-6) * 1.02; !greedy(ev, hi, &trial); hi *= 1.3)
 			;

@@ -136,11 +136,13 @@ double work_whole_layers(const struct work *work, const double n[ADP_SEARCH_MAX_
 			uint32_t t = work->by_layer[i];
 			double whole, layer_s = work->layer_s[t];
 
-			if (n[t] <= 0.0 || left <= 0.0)
+			if (n[t] <= 0.0)
 				continue;
 			whole = layers_in(tau, 0.0, layer_s);
-			room += (n[t] < left ? n[t] : left) * whole;
+			if (left > 0.0)
+				room += (n[t] < left ? n[t] : left) * whole;
 			left -= n[t];
+			/* a type with slower layers may have the faster ends */
 			next = fmin(next, (whole + 1.0) * layer_s);
 			for (uint32_t e = 0; e < n_ends; e++) {
 				double extra = work->time_s[t][n_blocks + e], with;

@@ -64,8 +64,9 @@ static bool composition_legal(const struct branch *b, const struct composition *
 		return false;
 	if (!(mask & (1u << b->unit->zero_stage)))
 		return false;
-	/* sharding over one rank is no sharding: the plain form stands for it */
-	if (comp->dp * shape->cp == 1 && b->unit->zero_stage > 0 && mask & 1u && space->opts->zero_stage < 0)
+	/* sharding over one rank is no sharding: the plain form stands for it; experts may have a larger group */
+	if (comp->dp * shape->cp == 1 && shape->tp <= shape->ep * shape->etp && b->unit->zero_stage > 0 && mask & 1u &&
+	    space->opts->zero_stage < 0)
 		return false;
 	if (comp->pp > engine->max_pipeline || comp->pp > space->model->n_layers + 2)
 		return false;

@@ -9,6 +9,15 @@ uint64_t unit_batches(const struct space *space, const struct unit *unit)
 	return space->train->global_batch_seqs / space->shapes[unit->shape].shape.micro_batch_seqs;
 }
 
+uint32_t unit_slots(const struct space *space, const struct unit *unit, uint32_t t)
+{
+	const struct shape_cost *sc = &space->shapes[unit->shape];
+	const struct adp_gpu_type *gpu = &space->cluster->types[space->types[t]];
+
+	return sc->shape.cp > 1 && !adp_flash_available(space->engine, gpu, space->train->precision) ? 0
+	                                                                                             : sc->slots->type[t].n;
+}
+
 /* Forward and backward of a kind on a class, with the cheapest recomputation the unit allows. */
 static double kind_time(const struct adp_item_time *t, int recompute, bool block)
 {
@@ -172,7 +181,7 @@ double unit_bound(const struct space *space, const struct unit *unit)
 
 	work_build(&work, space, unit);
 	for (uint32_t t = 0; t < space->n_types; t++)
-		n[t] = slots->type[t].n;
+		n[t] = unit_slots(space, unit, t);
 	return (double)unit_batches(space, unit) *
 	           work_bound(&work, n, floor(space->max_slots_gpus / slots->size)) +
 	       space->engine->step_fixed_s;

@@ -24,7 +24,6 @@ struct branch {
 	uint32_t n_types, n[ADP_SEARCH_MAX_TYPES], n_all; /* slots of each type */
 	uint64_t n_batches;
 	double cap_slots;
-	bool flash[ADP_SEARCH_MAX_TYPES];
 	struct layer_room room[ADP_SEARCH_MAX_TYPES];
 	uint32_t max_pipe;
 	struct adp_error *err;
@@ -172,22 +171,12 @@ static int keep_open(struct branch *b, const struct composition *comp, double bo
 	return ADP_OK;
 }
 
-/* Context parallelism needs the fused attention kernel on every GPU. */
-static bool context_possible(const struct branch *b, const struct composition *comp)
-{
-	for (uint32_t g = 0; g < comp->n_groups && b->sc->shape.cp > 1; g++)
-		for (uint32_t s = 0; s < comp->pp; s++)
-			if (!b->flash[comp->group[g].stage_type[s]])
-				return false;
-	return true;
-}
-
 static int try_composition(struct branch *b, const struct composition *comp, double bound_s)
 {
 	bool open;
 	int rc;
 
-	if (bound_s >= cut_s(b->space, b->best) || !context_possible(b, comp) || !layers_could_fit(b, comp)) {
+	if (bound_s >= cut_s(b->space, b->best) || !layers_could_fit(b, comp)) {
 		b->counts->bounded++;
 		return ADP_OK;
 	}
@@ -499,9 +488,8 @@ static int branch_init(struct branch *b, const struct space *space, const struct
 	work_build(&b->work, space, unit);
 	b->n_batches = unit_batches(space, unit);
 	for (uint32_t t = 0; t < b->n_types; t++) {
-		b->n[t] = b->sc->slots->type[t].n;
+		b->n[t] = unit_slots(space, unit, t);
 		b->n_all += b->n[t];
-		b->flash[t] = adp_flash_available(space->engine, &space->cluster->types[space->types[t]], space->train->precision);
 		layer_room_build(&b->room[t], space, unit, &space->cluster->types[space->types[t]]);
 	}
 	b->cap_slots = fmin(floor(space->max_slots_gpus / b->sc->slots->size), b->n_all);

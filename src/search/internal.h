@@ -201,6 +201,8 @@ double work_bound(const struct work *work, const double n[ADP_SEARCH_MAX_TYPES],
 /* The same for stages that hold whole layers; starts from at_least. */
 double work_whole_layers(const struct work *work, const double n[ADP_SEARCH_MAX_TYPES], double pp, double cap,
                          double at_least);
+/* Slots of a type (of space->types) that the unit can use: context parallelism needs the fused attention kernel. */
+uint32_t unit_slots(const struct space *space, const struct unit *unit, uint32_t t);
 double unit_bound(const struct space *space, const struct unit *unit);
 
 /* The most layers that memory could allow a stage: state and activations only, nothing else counted. */

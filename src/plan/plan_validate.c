@@ -98,6 +98,13 @@ static int check_layers(const struct adp_plan *plan, struct adp_error *err)
 	return ADP_OK;
 }
 
+static double memory_sum(const struct adp_memory *m)
+{
+	return (double)m->weights + (double)m->gradients + (double)m->optimizer +
+	       (double)m->activations + (double)m->live_window + (double)m->buckets +
+	       (double)m->logits + (double)m->workspace + (double)m->context;
+}
+
 static int check_memory(const struct adp_plan *plan, struct adp_error *err)
 {
 	for (uint32_t s = 0; s < plan->pp; s++) {
@@ -120,6 +127,11 @@ static int check_memory(const struct adp_plan *plan, struct adp_error *err)
 			return REFUSE("stage %" PRIu32 ": the memory peak %" PRIu64
 			              " is not the larger of the peaks at initialisation and in steady state",
 			              s, m->peak_bytes);
+		if (fabs(memory_sum(m) - (double)m->steady_peak_bytes) > 1e-6 * memory_sum(m))
+			return REFUSE("stage %" PRIu32
+			              ": the kinds of memory add up to %.0f bytes, the steady peak "
+			              "is %" PRIu64,
+			              s, memory_sum(m), m->steady_peak_bytes);
 		if (m->peak_bytes > stage->usable_bytes)
 			return REFUSE("stage %" PRIu32 " needs %" PRIu64 " bytes of a GPU, %" PRIu64
 			              " are usable",
@@ -327,6 +339,7 @@ static int check_types(const struct adp_plan *plan, struct adp_error *err)
 static int check_step(const struct adp_plan *plan, struct adp_error *err)
 {
 	const struct adp_plan_step *step = &plan->step;
+	const double tokens = (double)plan->train.global_batch_seqs * (double)plan->train.seq_tokens;
 	const double parts[] = {step->compute_s, step->tp_s,        step->cp_s,
 	                        step->ep_s,      step->p2p_s,       step->bubble_s,
 	                        step->dp_s,      step->optimizer_s, step->fixed_s};
@@ -349,6 +362,51 @@ static int check_step(const struct adp_plan *plan, struct adp_error *err)
 	if (!is_time(step->tokens_per_s) || !(step->mfu_frac >= 0 && step->mfu_frac <= 1))
 		return REFUSE("%g tokens/s at an MFU of %g is no prediction", step->tokens_per_s,
 		              step->mfu_frac);
+	if (fabs(step->tokens_per_s * step->step_s - tokens) > 1e-6 * tokens)
+		return REFUSE("%.9g tokens/s, but a step of %.9g s takes %.9g tokens", step->tokens_per_s,
+		              step->step_s, tokens);
+	for (uint32_t p = 0; p < plan->n_pipes; p++)
+		if (plan->pipes[p].end_s > step->step_s * (1 + 1e-6))
+			return REFUSE("replica group %" PRIu32 " ends after %.9g s, the step after %.9g s", p,
+			              plan->pipes[p].end_s, step->step_s);
+	return ADP_OK;
+}
+
+/* Infinite: a job that never ends. */
+static int check_time(const struct adp_plan *plan, struct adp_error *err)
+{
+	const struct adp_train_time *t = &plan->time;
+	const double parts[] = {t->compute_s, t->checkpoints_s, t->lost_work_s, t->restarts_s};
+	const double others[] = {
+		t->n_steps,    t->step_s, t->checkpoint_interval_s, t->checkpoint_stall_s, t->n_checkpoints,
+		t->n_failures, t->total_s};
+	double sum = 0;
+
+	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+		if (!(parts[i] >= 0))
+			return REFUSE("a part of the time to train is not a time: %g s", parts[i]);
+		sum += parts[i];
+	}
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+		if (!(others[i] >= 0))
+			return REFUSE("a figure of the time to train is not one: %g", others[i]);
+	if (isfinite(t->total_s) && fabs(sum - t->total_s) > 1e-6 * t->total_s)
+		return REFUSE("the parts of the time to train add up to %.9g s, the whole is %.9g s", sum,
+		              t->total_s);
+	return ADP_OK;
+}
+
+static int check_search(const struct adp_plan *plan, struct adp_error *err)
+{
+	const struct adp_plan_search *s = &plan->search;
+	const double step_s = plan->step.step_s;
+
+	if (!is_time(s->bound_s) || s->bound_s > step_s * (1 + 1e-6))
+		return REFUSE("no step is shorter than %.9g s, but this one takes %.9g s", s->bound_s,
+		              step_s);
+	if (s->bound_s > 0 && fabs(step_s / s->bound_s - 1 - s->gap_frac) > 1e-6 * step_s / s->bound_s)
+		return REFUSE("the gap is %.9g, but %.9g s are %.9g more than the bound of %.9g s",
+		              s->gap_frac, step_s, step_s / s->bound_s - 1, s->bound_s);
 	return ADP_OK;
 }
 
@@ -356,8 +414,8 @@ int adp_plan_validate(const struct adp_plan *plan, struct adp_error *err)
 {
 	/* Each check may rely on those before it. */
 	static int (*const checks[])(const struct adp_plan *, struct adp_error *) = {
-		check_degrees, check_layers, check_pipes, check_memory,
-		check_runs,    check_gpus,   check_types, check_step,
+		check_degrees, check_layers, check_pipes, check_memory, check_runs,
+		check_gpus,    check_types,  check_step,  check_time,   check_search,
 	};
 
 	for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {

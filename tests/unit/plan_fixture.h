@@ -71,9 +71,9 @@ static inline struct adp_plan *fixture_mixed(void)
 	static const uint32_t eight[] = {0, 1, 2, 3, 4, 5, 6, 7};
 	static const char *const reasons[] = {
 		"A100-80 takes 13 layers a stage against 27 on H100: it is 2.1 times slower on these "
-	    "layers.",
+		"layers.",
 		"The slow link is the network between the H100 and A100 nodes: only pipeline sends cross "
-	    "it.",
+		"it.",
 	};
 	static const char *const warnings[] = {
 		"sequence length 8192 assumed: the model's maximum (--seq)"};
@@ -228,7 +228,7 @@ static inline struct adp_plan *fixture_mixed(void)
 	plan->n_warnings = 1;
 	plan->warnings[0] = warnings[0];
 	plan->search = (struct adp_plan_search){
-		.n_weighed = 1834, .n_bounded = 45210, .bound_s = 12.2, .gap_frac = 0.0246};
+		.n_weighed = 1834, .n_bounded = 45210, .bound_s = 12.2, .gap_frac = 12.5 / 12.2 - 1};
 	return plan;
 }
 
@@ -359,7 +359,7 @@ static inline struct adp_plan *fixture_moe(void)
 	plan->pipes[1] = (struct adp_plan_pipe){.n_replicas = 1,
 	                                        .n_micro = 2,
 	                                        .cells = fixture_keep(plan, slow, sizeof slow),
-	                                        .end_s = 3.1};
+	                                        .end_s = 2.8};
 	plan->n_runs = 4;
 	for (uint32_t r = 0; r < 4; r++)
 		plan->runs[r] = (struct adp_plan_run){

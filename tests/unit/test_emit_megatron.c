@@ -363,6 +363,7 @@ static void windows_under_context_parallelism_gather_keys_and_values(void **stat
 	emit_refused(plan, ADP_EINVAL, "context parallelism needs a fused attention kernel");
 	plan = emit_context();
 	plan->train.seq_tokens = 8194; /* not a multiple of 2 x 2 */
+	plan->step.tokens_per_s = 8194.0 * (double)plan->train.global_batch_seqs / plan->step.step_s;
 	emit_refused(
 		plan, ADP_EINVAL,
 		"8194 tokens of a sequence cannot be divided by twice the context-parallel degree, 4");
@@ -481,7 +482,7 @@ static void degrees_that_do_not_divide_are_refused(void **state)
 	REFUSED(emit_uneven(), m->n_kv_heads = 6,
 	        "6 KV heads cannot be divided by tensor-parallel degree 8");
 	REFUSED(emit_uneven(), m->ffn_hidden = 28673, "28673 MLP columns cannot be divided");
-	REFUSED(emit_uneven(), p->train.seq_tokens = 8191,
+	REFUSED(emit_uneven(), (p->train.seq_tokens = 8191, p->step.tokens_per_s *= 8191.0 / 8192.0),
 	        "8191 tokens of a sequence cannot be divided");
 	REFUSED(emit_uniform(), (m->n_experts = 6, p->ep = 4, p->etp = 1),
 	        "does not divide the model's 6 experts");

@@ -71,8 +71,9 @@ BREAK(cell_without_gpu, CELLS(0)[1].gpu = 9)
 BREAK(cell_too_fast, CELLS(0)[1].speed_frac = 1.5)
 BREAK(cell_stopped, CELLS(0)[1].speed_frac = 0)
 BREAK(cell_time_negative, CELLS(0)[1].bwd_s = -1)
-BREAK(memory_over,
+BREAK(memory_over, plan->stages[2].memory.activations += 15 * GIB;
       plan->stages[2].memory.steady_peak_bytes = plan->stages[2].memory.peak_bytes = 75 * GIB)
+BREAK(memory_kind_lost, plan->stages[1].memory.weights = 0)
 BREAK(peak_understated, plan->stages[2].memory.peak_bytes--)
 BREAK(usable_of_larger_gpu, plan->stages[0].usable_bytes = 74 * GIB)
 BREAK(rank_gap, plan->runs[1].first_rank++)
@@ -96,6 +97,13 @@ BREAK(step_part_negative, plan->step.bubble_s = -1)
 BREAK(step_outside_band, plan->step.low_s = 13)
 BREAK(step_takes_no_time, plan->step = (struct adp_plan_step){0})
 BREAK(mfu_over_one, plan->step.mfu_frac = 1.01)
+BREAK(rate_of_another_step, plan->step.tokens_per_s *= 1.01)
+BREAK(replica_ends_late, plan->pipes[0].end_s = 12.6)
+BREAK(work_lost_backwards, plan->time.lost_work_s = -1)
+BREAK(steps_below_none, plan->time.n_steps = -1)
+BREAK(time_part_missing, plan->time.checkpoints_s = 0)
+BREAK(bound_above_step, plan->search.bound_s = 12.6)
+BREAK(gap_of_another_bound, plan->search.gap_frac = 0.01)
 
 static void valid_plans_pass(void **state)
 {
@@ -172,6 +180,7 @@ static void each_stage_fits_its_smallest_gpu(void **state)
 {
 	(void)state;
 	refuses(fixture_mixed(), memory_over, "stage 2 needs");
+	refuses(fixture_mixed(), memory_kind_lost, "stage 1: the kinds of memory add up to");
 	refuses(fixture_mixed(), peak_understated, "peak");
 	refuses(fixture_moe(), usable_of_larger_gpu, "smallest GPU");
 }
@@ -223,6 +232,19 @@ static int validate_once(void *plan)
 	return adp_plan_validate(plan, NULL);
 }
 
+/* 1024 x 8192 tokens in 12.5 s are 671089 a second; 12.5 / 12.2 is 1.0246 */
+static void figures_that_follow_from_others_agree(void **state)
+{
+	(void)state;
+	refuses(fixture_mixed(), rate_of_another_step, "tokens/s, but a step of 12.5 s");
+	refuses(fixture_mixed(), replica_ends_late, "replica group 0 ends after 12.6 s");
+	refuses(fixture_mixed(), work_lost_backwards, "is not a time: -1 s");
+	refuses(fixture_mixed(), steps_below_none, "is not one: -1");
+	refuses(fixture_mixed(), time_part_missing, "the time to train add up");
+	refuses(fixture_mixed(), bound_above_step, "no step is shorter than 12.6 s");
+	refuses(fixture_mixed(), gap_of_another_bound, "the gap is 0.01");
+}
+
 static void validation_survives_every_failed_allocation(void **state)
 {
 	struct adp_plan *plan = fixture_mixed();
@@ -245,6 +267,7 @@ int main(void)
 		cmocka_unit_test(gpu_types_are_counted),
 		cmocka_unit_test(cells_agree_with_the_ranks_that_run_them),
 		cmocka_unit_test(parts_of_the_step_add_up),
+		cmocka_unit_test(figures_that_follow_from_others_agree),
 		cmocka_unit_test(validation_survives_every_failed_allocation),
 	};
 

@@ -125,7 +125,7 @@ static bool layers_could_fit(struct branch *b, const struct composition *comp)
 {
 	uint32_t n_micro = (uint32_t)((b->n_batches + comp->dp - 1) / comp->dp), n_blocks = b->space->model->n_blocks;
 	double limit = (cut_s(b->space, b->best) - b->space->engine->step_fixed_s) / n_micro, layers = 0.0;
-	double by_time[ADP_SEARCH_MAX_TYPES], shard = (double)comp->dp * b->sc->shape.cp;
+	double by_time[ADP_SEARCH_MAX_TYPES] = {0}, shard = (double)comp->dp * b->sc->shape.cp;
 
 	for (uint32_t t = 0; t < b->n_types; t++) {
 		double layer_s = INFINITY;

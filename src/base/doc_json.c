@@ -389,6 +389,9 @@ int adp_doc_json_without(json_t **out, const char *text, size_t len, const char 
 	if (rc)
 		return rc;
 	in.at = adp_utf8_bom(text, len);
+	skip_blanks(&in);
+	if (in.at == in.len)
+		return adp_fail(err, ADP_EINVAL, "%s: is empty; expected JSON", where);
 	rc = read_value(&in, &value);
 	skip_blanks(&in);
 	if (!rc && in.at < in.len)

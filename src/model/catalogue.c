@@ -61,7 +61,7 @@ static int load_path(struct adp_model **out, const char *path, struct adp_error 
 
 	if (rc != ADP_OK)
 		return rc;
-	rc = adp_model_read(out, text, len, path, err);
+	rc = adp_model_read(out, text, len, strcmp(path, "-") == 0 ? "standard input" : path, err);
 	adp_free(text);
 	return rc;
 }

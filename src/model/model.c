@@ -244,7 +244,8 @@ static int set_name(struct adp_model *model, const char *where, struct adp_error
 	static const char *const endings[] = {".json", ".config"};
 	char *name;
 
-	if (strcmp(where, "config.json") == 0 || strcmp(where, "-") == 0)
+	if (strcmp(where, "config.json") == 0 || strcmp(where, "-") == 0 ||
+	    strcmp(where, "standard input") == 0)
 		end = where;
 	else if (end - where > 12 && strcmp(end - 12, "/config.json") == 0)
 		end -= 12;
@@ -255,7 +256,8 @@ static int set_name(struct adp_model *model, const char *where, struct adp_error
 		if ((size_t)(end - start) > len && strncmp(end - len, endings[i], len) == 0)
 			end -= len;
 	}
-	if (end == start || strncmp(start, "<", 1) == 0 || (end - start == 1 && *start == '.'))
+	if (end == start || strncmp(start, "<", 1) == 0 ||
+	    strncmp(start, "..", (size_t)(end - start)) == 0)
 		name = adp_arena_strdup(&model->arena, model->family);
 	else
 		name = adp_arena_strndup(&model->arena, start, (size_t)(end - start));

@@ -540,6 +540,8 @@ int adp_plan_read(struct adp_plan **out, const char *text, size_t len, const cha
 	plan = adp_plan_create();
 	if (!plan)
 		rc = adp_nomem(&local);
+	else if (json_array_size(documents) == 0)
+		rc = adp_fail(&local, ADP_EINVAL, "is empty; give what adp plan -o json or -o yaml prints");
 	else if (json_array_size(documents) != 1)
 		rc = adp_fail(&local, ADP_EINVAL, "%zu documents, expected one plan",
 		              json_array_size(documents));

@@ -158,6 +158,8 @@ static void a_models_name_comes_from_its_file(void **state)
 		{"Llama-3.1.json", "Llama-3.1"},
 		{"config.json", "llama"},
 		{"-", "llama"},
+		{"standard input", "llama"},
+		{"../config.json", "llama"},
 		{"./config.json", "llama"},
 		{"a\nb.json", "a?b"},
 		{"a\xff\xc2\x9b"

@@ -47,7 +47,7 @@ struct adp_engine {
 	uint32_t precision_mask;  /* bit per enum adp_precision */
 	bool zero23_needs_untied; /* ZeRO 2 and 3 refuse tied embeddings */
 	bool zero23_allows_fp16;
-	bool zero_needs_adam;             /* ZeRO 1 to 3 run with Adam and AdamW only */
+	bool zero_needs_adam; /* ZeRO 1 to 3 run with Adam and AdamW only */
 	/* legality */
 	bool kv_replication;              /* TP may exceed KV heads when it is their multiple */
 	bool batch_divides_evenly;        /* global batch % (micro batch * dp) == 0 */

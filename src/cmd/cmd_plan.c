@@ -174,20 +174,21 @@ static int parse_pin(struct adp_pin *out, const char *text, const char *what, st
 			if (!dots || !parse_u32(&out->max, dots + 2, 1, UINT32_MAX, what, NULL))
 				return out->max >= out->min
 				           ? ADP_OK
-				           : adp_fail(err, ADP_EINVAL, "%s %s: the range runs backwards", what, text);
+				           : adp_fail(err, ADP_EINVAL, "%s %s: the range runs backwards", what,
+				                      text);
 		}
 	}
 	return adp_fail(err, ADP_EINVAL,
-	                "%s %s: expected N or N..M from 1 to %" PRIu32 ", such as 4 or 1..8", what, text,
-	                UINT32_MAX);
+	                "%s %s: expected N or N..M from 1 to %" PRIu32 ", such as 4 or 1..8", what,
+	                text, UINT32_MAX);
 }
 
 static int check_tokens(double tokens, const char *what, const char *text, struct adp_error *err)
 {
 	if (tokens >= 1 && tokens <= max_tokens)
 		return ADP_OK;
-	return adp_fail(err, ADP_EINVAL, "%s %s: %g tokens are not between 1 and %g", what, text, tokens,
-	                max_tokens);
+	return adp_fail(err, ADP_EINVAL, "%s %s: %g tokens are not between 1 and %g", what, text,
+	                tokens, max_tokens);
 }
 
 /* A count that may be written 15T. */
@@ -203,7 +204,8 @@ static int parse_epochs(double *out, const char *text, struct adp_error *err)
 	const int rc = adp_parse_count(out, text, "--epochs", err);
 
 	if (!rc && *out <= 0)
-		return adp_fail(err, ADP_EINVAL, "--epochs %s: expected more than 0, such as 1 or 0.5", text);
+		return adp_fail(err, ADP_EINVAL, "--epochs %s: expected more than 0, such as 1 or 0.5",
+		                text);
 	return rc;
 }
 
@@ -472,8 +474,8 @@ static int check_excludes(struct request *to, struct inputs *in)
 
 		if (!type)
 			return adp_fail(&to->err, ADP_EINVAL,
-			                "--exclude '%.64s': no such GPU type%s%s%s the fleet has %s", to->exclude[i],
-			                *near ? "; did you mean " : "", near, *near ? "?" : ";",
+			                "--exclude '%.64s': no such GPU type%s%s%s the fleet has %s",
+			                to->exclude[i], *near ? "; did you mean " : "", near, *near ? "?" : ";",
 			                list_types(have, sizeof have, in->cluster));
 		if (!has_type(in->cluster, type) && !*in->exclude_note) {
 			snprintf(in->exclude_note, sizeof in->exclude_note,

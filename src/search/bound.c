@@ -14,14 +14,17 @@ uint32_t unit_slots(const struct space *space, const struct unit *unit, uint32_t
 	const struct shape_cost *sc = &space->shapes[unit->shape];
 	const struct adp_gpu_type *gpu = &space->cluster->types[space->types[t]];
 
-	return sc->shape.cp > 1 && !adp_flash_available(space->engine, gpu, space->train->precision) ? 0
-	                                                                                             : sc->slots->type[t].n;
+	return sc->shape.cp > 1 && !adp_flash_available(space->engine, gpu, space->train->precision)
+	           ? 0
+	           : sc->slots->type[t].n;
 }
 
 /* Forward and backward of a kind on a class, with the cheapest recomputation the unit allows. */
 static double kind_time(const struct adp_item_time *t, int recompute, bool block)
 {
-	return t->fwd_s + t->bwd_s + (block && recompute > 0 ? t->recompute_s[recompute] : 0.0);
+	return t->fwd_s + t->bwd_s +
+	       (block && recompute > 0 && recompute < ADP_N_RECOMPUTE ? t->recompute_s[recompute]
+	                                                              : 0.0);
 }
 
 /* Prices by one type's times over the first n_kinds kinds. */
@@ -66,8 +69,9 @@ void work_build(struct work *out, const struct space *space, const struct unit *
 			if (space->types[t] != sc->slots->classes[c].type)
 				continue;
 			for (uint32_t k = 0; k < out->n_kinds; k++) {
-				const struct adp_item_time *time = k < n_blocks ? &sc->block[c * n_blocks + k]
-				                                                : &sc->end[c * N_END_KINDS + k - n_blocks];
+				const struct adp_item_time *time = k < n_blocks
+				                                       ? &sc->block[c * n_blocks + k]
+				                                       : &sc->end[c * N_END_KINDS + k - n_blocks];
 				double s = kind_time(time, unit->recompute, k < n_blocks);
 
 				if (!out->present[t] || s < out->time_s[t][k])
@@ -82,7 +86,8 @@ void work_build(struct work *out, const struct space *space, const struct unit *
 		for (uint32_t e = 0; e < N_END_KINDS; e++) {
 			const struct adp_item_time *time = &sc->end[c * N_END_KINDS + e];
 
-			out->end_excess_s = fmax(out->end_excess_s, time->fwd_s - out->fwd_share * (time->fwd_s + time->bwd_s));
+			out->end_excess_s = fmax(out->end_excess_s,
+			                         time->fwd_s - out->fwd_share * (time->fwd_s + time->bwd_s));
 		}
 	for (uint32_t k = 0; k < n_blocks; k++)
 		out->n_layers += out->amount[k];
@@ -95,7 +100,8 @@ void work_build(struct work *out, const struct space *space, const struct unit *
 		for (uint32_t k = 0; k < n_blocks; k++)
 			if (out->amount[k] > 0.0)
 				out->layer_s[t] = fmin(out->layer_s[t], out->time_s[t][k]);
-		for (at = out->n_by_layer++; at > 0 && out->layer_s[out->by_layer[at - 1]] > out->layer_s[t]; at--)
+		for (at = out->n_by_layer++;
+		     at > 0 && out->layer_s[out->by_layer[at - 1]] > out->layer_s[t]; at--)
 			out->by_layer[at] = out->by_layer[at - 1];
 		out->by_layer[at] = (uint8_t)t;
 	}
@@ -130,16 +136,18 @@ static double layers_in(double tau, double extra, double layer_s)
 	return tau > extra ? floor((tau - extra) / layer_s * (1.0 + 1e-12)) : 0.0;
 }
 
-double work_whole_layers(const struct work *work, const double n[ADP_SEARCH_MAX_TYPES], double pp, double cap,
-                         double at_least)
+double work_whole_layers(const struct work *work, const double n[ADP_SEARCH_MAX_TYPES], double pp,
+                         double cap, double at_least)
 {
 	uint32_t n_blocks = work->n_kinds - N_END_KINDS;
 	uint32_t n_ends = pp > 1.0 ? N_END_KINDS : 1; /* one stage alone holds both ends */
 	double tau = at_least;
 
-	/* raise tau to the next whole layer until there is room for all, the ends where they take least */
+	/* raise tau to the next whole layer until there is room for all, the ends where they take least
+	 */
 	for (;;) {
-		double room = 0.0, least_lost[N_END_KINDS] = {INFINITY, INFINITY}, next = INFINITY, left = cap, lost = 0.0;
+		double room = 0.0, least_lost[N_END_KINDS] = {INFINITY, INFINITY}, next = INFINITY,
+			   left = cap, lost = 0.0;
 
 		for (uint32_t i = 0; i < work->n_by_layer; i++) {
 			uint32_t t = work->by_layer[i];
@@ -188,11 +196,11 @@ double unit_bound(const struct space *space, const struct unit *unit)
 }
 
 /*
- * Least memory of one layer of any kind on a middle stage, by what grows with the micro-batches in flight and what
- * ZeRO divides.
+ * Least memory of one layer of any kind on a middle stage, by what grows with the micro-batches in
+ * flight and what ZeRO divides.
  */
-static void one_layer(struct layer_room *room, const struct space *space, const struct unit *unit, uint32_t item,
-                      enum adp_recompute recompute, bool flash)
+static void one_layer(struct layer_room *room, const struct space *space, const struct unit *unit,
+                      uint32_t item, enum adp_recompute recompute, bool flash)
 {
 	const struct shape_cost *sc = &space->shapes[unit->shape];
 	uint32_t one = 1;
@@ -209,11 +217,13 @@ static void one_layer(struct layer_room *room, const struct space *space, const 
 	adp_memory(&a, space->engine, space->model, space->train, &sc->shape, &items, &opts);
 	opts.in_flight = 2.0;
 	adp_memory(&b, space->engine, space->model, space->train, &sc->shape, &items, &opts);
-	/* under ZeRO 2 and 3 weights and gradients are whole for a block at a time, which does not add up over layers */
-	room->fixed_bytes = fmin(room->fixed_bytes, unit->zero_stage >= 2   ? 0.0
-	                                            : unit->zero_stage == 1 ? (double)a.weights + (double)a.gradients
-	                                                                    : (double)a.weights + (double)a.gradients +
-	                                                                          (double)a.optimizer);
+	/* under ZeRO 2 and 3 weights and gradients are whole for a block at a time, which does not add
+	 * up over layers */
+	room->fixed_bytes = fmin(room->fixed_bytes,
+	                         unit->zero_stage >= 2 ? 0.0
+	                         : unit->zero_stage == 1
+	                             ? (double)a.weights + (double)a.gradients
+	                             : (double)a.weights + (double)a.gradients + (double)a.optimizer);
 	room->sharded_bytes = fmin(room->sharded_bytes, unit->zero_stage ? (double)a.optimizer : 0.0);
 	room->flight_bytes = fmin(room->flight_bytes, (double)b.activations - (double)a.activations);
 }
@@ -224,12 +234,14 @@ void layer_room_build(struct layer_room *out, const struct space *space, const s
 	const struct adp_engine *engine = space->engine;
 	bool flash = adp_flash_available(engine, gpu, space->train->precision);
 
-	out->usable_bytes = space->memory_scale * (double)adp_usable_bytes(engine, gpu) - engine->context_bytes;
+	out->usable_bytes = space->memory_scale * (double)adp_usable_bytes(engine, gpu) -
+	                    engine->context_bytes;
 	out->fixed_bytes = out->sharded_bytes = out->flight_bytes = INFINITY;
 	for (uint32_t k = 0; k < space->model->n_blocks; k++) {
 		uint32_t item = 0;
 
-		while (item < space->model->n_items && space->model->items[item].block != &space->model->blocks[k])
+		while (item < space->model->n_items &&
+		       space->model->items[item].block != &space->model->blocks[k])
 			item++;
 		if (item == space->model->n_items)
 			continue;
@@ -245,5 +257,7 @@ double layer_room_layers(const struct layer_room *room, double shard, double in_
 {
 	double each = room->fixed_bytes + room->sharded_bytes / shard + room->flight_bytes * in_flight;
 
-	return room->usable_bytes <= 0.0 ? 0.0 : each > 0.0 ? floor(room->usable_bytes / each * (1.0 + 1e-9)) : INFINITY;
+	return room->usable_bytes <= 0.0 ? 0.0
+	       : each > 0.0              ? floor(room->usable_bytes / each * (1.0 + 1e-9))
+	                                 : INFINITY;
 }

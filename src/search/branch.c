@@ -11,7 +11,8 @@ enum { OPEN_MAX = 16384 };
 /* Up to this many slots every number of replicas is tried where the batches need not divide. */
 static const uint32_t small_fleet_slots = 64;
 
-/* The search inside one unit: data-parallel size, and how many stages or replicas each type gives. */
+/* The search inside one unit: data-parallel size, and how many stages or replicas each type gives.
+ */
 struct branch {
 	const struct space *space;
 	const struct unit *unit;
@@ -48,7 +49,8 @@ static bool all_required(const struct branch *b)
 	return true;
 }
 
-/* Rules of engine and pins that hold for a whole composition; stage_replicas: replicas of each group. */
+/* Rules of engine and pins that hold for a whole composition; stage_replicas: replicas of each
+ * group. */
 static bool composition_legal(const struct branch *b, const struct composition *comp)
 {
 	const struct space *space = b->space;
@@ -63,33 +65,40 @@ static bool composition_legal(const struct branch *b, const struct composition *
 		return false;
 	if (!(mask & (1u << b->unit->zero_stage)))
 		return false;
-	/* sharding over one rank is no sharding: the plain form stands for it; experts may have a larger group */
-	if (comp->dp * shape->cp == 1 && shape->tp <= shape->ep * shape->etp && b->unit->zero_stage > 0 && mask & 1u &&
-	    space->opts->zero_stage < 0)
+	/* sharding over one rank is no sharding: the plain form stands for it; experts may have a
+	 * larger group */
+	if (comp->dp * shape->cp == 1 && shape->tp <= shape->ep * shape->etp &&
+	    b->unit->zero_stage > 0 && mask & 1u && space->opts->zero_stage < 0)
 		return false;
 	if (comp->pp > engine->max_pipeline || comp->pp > space->model->n_layers + 2)
 		return false;
-	if (b->unit->vpp > 1 && (comp->pp == 1 || (uint64_t)comp->pp * b->unit->vpp > space->model->n_layers ||
-	                         (uint64_t)comp->pp * b->unit->vpp > ADP_SEARCH_MAX_CHUNKS))
+	if (b->unit->vpp > 1 &&
+	    (comp->pp == 1 || (uint64_t)comp->pp * b->unit->vpp > space->model->n_layers ||
+	     (uint64_t)comp->pp * b->unit->vpp > ADP_SEARCH_MAX_CHUNKS))
 		return false;
 	if ((equal || engine->batch_divides_evenly) && b->n_batches % comp->dp)
 		return false;
-	if (b->n_batches < (uint64_t)comp->dp * (comp->pp > 1 && !engine->fewer_batches_than_stages ? comp->pp : 1))
+	if (b->n_batches <
+	    (uint64_t)comp->dp * (comp->pp > 1 && !engine->fewer_batches_than_stages ? comp->pp : 1))
 		return false;
-	if (b->unit->vpp > 1 && engine->vpp_needs_divisible_batches && (b->n_batches / comp->dp) % comp->pp)
+	if (b->unit->vpp > 1 && engine->vpp_needs_divisible_batches &&
+	    (b->n_batches / comp->dp) % comp->pp)
 		return false;
 	for (uint32_t g = 0; g < comp->n_groups; g++)
-		if ((uint64_t)comp->group[g].n_replicas * b->sc->slots->size % ((uint64_t)shape->ep * shape->etp))
+		if ((uint64_t)comp->group[g].n_replicas * b->sc->slots->size %
+		    ((uint64_t)shape->ep * shape->etp))
 			return false;
 	return true;
 }
 
 /*
- * Bound of a composition of pp stages, at most stages[t] of them on type t (exactly, when cap is infinite): the
- * work over the slots for the replica with the most micro-batches; with a plain pipeline also the fill and drain around its slowest stage m, at least all other stages' work
- * less the forwards that m itself does meanwhile: those of its warm-up but one, at most pp and n_micro.
+ * Bound of a composition of pp stages, at most stages[t] of them on type t (exactly, when cap is
+ * infinite): the work over the slots for the replica with the most micro-batches; with a plain
+ * pipeline also the fill and drain around its slowest stage m, at least all other stages' work less
+ * the forwards that m itself does meanwhile: those of its warm-up but one, at most pp and n_micro.
  */
-static double fill_and_drain(const struct branch *b, const double *stages, double pp, double n_micro, double per_batch)
+static double fill_and_drain(const struct branch *b, const double *stages, double pp,
+                             double n_micro, double per_batch)
 {
 	double bound = n_micro * per_batch, pass = 0.0;
 
@@ -105,26 +114,32 @@ static double fill_and_drain(const struct branch *b, const double *stages, doubl
 			pass += b->work.amount[k] * least;
 		}
 		bound = fmax(bound, (n_micro - 1.0) * per_batch + pass -
-		                        (warm - 1.0) * (b->work.fwd_share * per_batch + 2.0 * b->work.end_excess_s));
+		                        (warm - 1.0) *
+		                            (b->work.fwd_share * per_batch + 2.0 * b->work.end_excess_s));
 	}
 	return bound + b->space->engine->step_fixed_s;
 }
 
-static double composition_bound(const struct branch *b, const double *stages, double pp, double n_micro, double cap)
+static double composition_bound(const struct branch *b, const double *stages, double pp,
+                                double n_micro, double cap)
 {
-	double per_batch = work_bound(&b->work, stages, cap), bound = fill_and_drain(b, stages, pp, n_micro, per_batch);
+	double per_batch = work_bound(&b->work, stages, cap),
+		   bound = fill_and_drain(b, stages, pp, n_micro, per_batch);
 
 	/* whole layers cost more to count; only where the shares alone do not decide */
 	if (bound >= cut_s(b->space, b->best))
 		return bound;
-	return fill_and_drain(b, stages, pp, n_micro, work_whole_layers(&b->work, stages, pp, cap, per_batch));
+	return fill_and_drain(b, stages, pp, n_micro,
+	                      work_whole_layers(&b->work, stages, pp, cap, per_batch));
 }
 
 /* Could the stages hold all layers, by memory and by the time of the best plan so far? */
 static bool layers_could_fit(struct branch *b, const struct composition *comp)
 {
-	uint32_t n_micro = (uint32_t)((b->n_batches + comp->dp - 1) / comp->dp), n_blocks = b->space->model->n_blocks;
-	double limit = (cut_s(b->space, b->best) - b->space->engine->step_fixed_s) / n_micro, layers = 0.0;
+	uint32_t n_micro = (uint32_t)((b->n_batches + comp->dp - 1) / comp->dp),
+			 n_blocks = b->space->model->n_blocks;
+	double limit = (cut_s(b->space, b->best) - b->space->engine->step_fixed_s) / n_micro,
+		   layers = 0.0;
 	double by_time[ADP_SEARCH_MAX_TYPES] = {0}, shard = (double)comp->dp * b->sc->shape.cp;
 
 	for (uint32_t t = 0; t < b->n_types; t++) {
@@ -136,12 +151,14 @@ static bool layers_could_fit(struct branch *b, const struct composition *comp)
 		by_time[t] = comp->n_groups > 1 ? INFINITY : limit / layer_s * (1.0 + 1e-9);
 	}
 	for (uint32_t s = 0; s < comp->pp; s++) {
-		double most = INFINITY, in_flight = adp_pipeline_in_flight(s, comp->pp, b->unit->vpp, n_micro);
+		double most = INFINITY,
+			   in_flight = adp_pipeline_in_flight(s, comp->pp, b->unit->vpp, n_micro);
 
 		for (uint32_t g = 0; g < comp->n_groups; g++) {
 			uint32_t t = comp->group[g].stage_type[s];
 
-			most = fmin(most, fmin(layer_room_layers(&b->room[t], shard, in_flight), floor(by_time[t])));
+			most = fmin(most,
+			            fmin(layer_room_layers(&b->room[t], shard, in_flight), floor(by_time[t])));
 		}
 		layers += most;
 		if (layers >= b->space->model->n_layers)
@@ -185,8 +202,8 @@ static int try_composition(struct branch *b, const struct composition *comp, dou
 }
 
 /* Every order of the types along the pipeline: order[0..n) is permuted in place. */
-static int try_orders(struct branch *b, struct composition *comp, uint32_t *order, uint32_t n, uint32_t at,
-                      double bound_s)
+static int try_orders(struct branch *b, struct composition *comp, uint32_t *order, uint32_t n,
+                      uint32_t at, double bound_s)
 {
 	if (at == n) {
 		uint32_t s = 0;
@@ -212,7 +229,8 @@ static int try_orders(struct branch *b, struct composition *comp, uint32_t *orde
 }
 
 /* Equal layers: the slowest type in use sets the pace of the whole pipeline. picked: by type. */
-static double equal_layers_bound(const struct branch *b, const bool *picked, uint32_t pp, double n_micro)
+static double equal_layers_bound(const struct branch *b, const bool *picked, uint32_t pp,
+                                 double n_micro)
 {
 	double slowest = 0.0;
 
@@ -259,12 +277,13 @@ static double type_stages(const struct branch *b, uint32_t t)
 }
 
 /*
- * Number of stages of type t, most first, with left stages still to place. What is left may at best be filled with the
- * fastest types, so once that is too slow, fewer stages of this type are too.
+ * Number of stages of type t, most first, with left stages still to place. What is left may at best
+ * be filled with the fastest types, so once that is too slow, fewer stages of this type are too.
  */
 static int branch_stages(struct branch *b, uint32_t t, uint32_t pp, uint32_t left)
 {
-	double n_micro = ceil((double)b->n_batches / b->dp), stages[ADP_SEARCH_MAX_TYPES] = {0}, after = 0.0;
+	double n_micro = ceil((double)b->n_batches / b->dp), stages[ADP_SEARCH_MAX_TYPES] = {0},
+		   after = 0.0;
 	uint32_t most = (uint32_t)fmin(type_stages(b, t), left), least = 0;
 
 	for (uint32_t i = t + 1; i < b->n_types; i++)
@@ -311,7 +330,8 @@ static int search_stages(struct branch *b)
 		if (!pin_allows(&b->space->opts->pp, pp) ||
 		    !pin_allows(&b->space->opts->gpus, (uint64_t)b->dp * pp * b->sc->slots->size))
 			continue;
-		if (equal_layers_bound(b, b->space->type_required, pp, n_micro) >= cut_s(b->space, b->best) ||
+		if (equal_layers_bound(b, b->space->type_required, pp, n_micro) >=
+		        cut_s(b->space, b->best) ||
 		    composition_bound(b, stages, pp, n_micro, pp) >= cut_s(b->space, b->best)) {
 			b->counts->bounded++;
 			continue;
@@ -352,7 +372,8 @@ static int try_replicas(struct branch *b, uint32_t pp)
 		if (!b->share[t])
 			continue;
 		one[t] = pp;
-		bound_s = fmax(bound_s, (double)b->n_batches / comp.dp * work_bound(&b->work, one, INFINITY));
+		bound_s = fmax(bound_s,
+		               (double)b->n_batches / comp.dp * work_bound(&b->work, one, INFINITY));
 	}
 	return try_composition(b, &comp, bound_s + engine->step_fixed_s);
 }
@@ -376,7 +397,8 @@ static int branch_replicas(struct branch *b, uint32_t pp, uint32_t t, uint32_t u
 		b->share[t] = r;
 		for (uint32_t i = 0; i < b->n_types; i++)
 			slots[i] = i <= t ? (double)b->share[i] * pp : (double)(b->n[i] / pp * pp);
-		if ((double)b->n_batches * work_bound(&b->work, slots, b->cap_slots) + b->space->engine->step_fixed_s >=
+		if ((double)b->n_batches * work_bound(&b->work, slots, b->cap_slots) +
+		        b->space->engine->step_fixed_s >=
 		    cut_s(b->space, b->best)) {
 			b->counts->bounded++;
 			break;
@@ -389,7 +411,8 @@ static int branch_replicas(struct branch *b, uint32_t pp, uint32_t t, uint32_t u
 	return ADP_OK;
 }
 
-/* At most dp replicas of pp stages over the types of the set, the faster types' first. False when a type gets none. */
+/* At most dp replicas of pp stages over the types of the set, the faster types' first. False when a
+ * type gets none. */
 static bool fill_replicas(struct branch *b, uint32_t pp, uint32_t set, double dp)
 {
 	double left = fmin(dp, floor(b->cap_slots / pp));
@@ -407,9 +430,9 @@ static bool fill_replicas(struct branch *b, uint32_t pp, uint32_t set, double dp
 }
 
 /*
- * Data parallelism across types. With equal counts the slowest type present sets the pace, so for each size and set of
- * types the faster ones are used up first. With unequal counts every replica helps: all of them, or on
- * a small fleet every number.
+ * Data parallelism across types. With equal counts the slowest type present sets the pace, so for
+ * each size and set of types the faster ones are used up first. With unequal counts every replica
+ * helps: all of them, or on a small fleet every number.
  */
 static int search_replicas(struct branch *b, uint32_t pp)
 {
@@ -480,11 +503,19 @@ static bool dp_worth_trying(const struct branch *b, uint32_t dp)
 	return false;
 }
 
-static int branch_init(struct branch *b, const struct space *space, const struct unit *unit, struct evaluator *ev,
-                       struct candidate *best, struct counts *counts, struct open_list *open, struct adp_error *err)
+static int branch_init(struct branch *b, const struct space *space, const struct unit *unit,
+                       struct evaluator *ev, struct candidate *best, struct counts *counts,
+                       struct open_list *open, struct adp_error *err)
 {
-	*b = (struct branch){.space = space, .unit = unit, .sc = &space->shapes[unit->shape], .ev = ev, .best = best,
-	                     .counts = counts, .open = open, .n_types = space->n_types, .err = err};
+	*b = (struct branch){.space = space,
+	                     .unit = unit,
+	                     .sc = &space->shapes[unit->shape],
+	                     .ev = ev,
+	                     .best = best,
+	                     .counts = counts,
+	                     .open = open,
+	                     .n_types = space->n_types,
+	                     .err = err};
 	work_build(&b->work, space, unit);
 	b->n_batches = unit_batches(space, unit);
 	for (uint32_t t = 0; t < b->n_types; t++) {
@@ -515,14 +546,16 @@ static int dp_choices(struct dp_choice **out, uint32_t *n, const struct branch *
 	for (uint32_t dp = 1; dp <= limit; dp++) {
 		double stages[ADP_SEARCH_MAX_TYPES] = {0};
 
-		if (((equal_batches(b->space, b->unit) || b->space->engine->batch_divides_evenly) && b->n_batches % dp) ||
+		if (((equal_batches(b->space, b->unit) || b->space->engine->batch_divides_evenly) &&
+		     b->n_batches % dp) ||
 		    !dp_worth_trying(b, dp) || !pin_allows(&b->space->opts->dp, dp))
 			continue;
 		for (uint32_t t = 0; t < b->n_types; t++)
 			stages[t] = b->n[t] / dp;
 		choices[*n].dp = dp;
 		choices[(*n)++].bound_s = ceil((double)b->n_batches / dp) *
-		                              work_bound(&b->work, stages, fmin(b->max_pipe, floor(b->cap_slots / dp))) +
+		                              work_bound(&b->work, stages,
+		                                         fmin(b->max_pipe, floor(b->cap_slots / dp))) +
 		                          b->space->engine->step_fixed_s;
 	}
 	qsort(choices, *n, sizeof *choices, dp_compare);
@@ -530,8 +563,8 @@ static int dp_choices(struct dp_choice **out, uint32_t *n, const struct branch *
 	return ADP_OK;
 }
 
-int unit_scout(struct candidate *best, struct counts *counts, struct evaluator *ev, const struct space *space,
-               const struct unit *unit, struct adp_error *err)
+int unit_scout(struct candidate *best, struct counts *counts, struct evaluator *ev,
+               const struct space *space, const struct unit *unit, struct adp_error *err)
 {
 	struct open_list open = {0};
 	struct branch b;
@@ -543,7 +576,8 @@ int unit_scout(struct candidate *best, struct counts *counts, struct evaluator *
 		rc = dp_choices(&choices, &n_dp, &b);
 	if (rc != ADP_OK)
 		return rc;
-	for (uint32_t i = 0; rc == ADP_OK && i < n_dp && n_tried < 4 && choices[i].bound_s < cut_s(space, best); i++) {
+	for (uint32_t i = 0;
+	     rc == ADP_OK && i < n_dp && n_tried < 4 && choices[i].bound_s < cut_s(space, best); i++) {
 		uint32_t pp = 0;
 
 		b.dp = choices[i].dp;
@@ -561,8 +595,9 @@ int unit_scout(struct candidate *best, struct counts *counts, struct evaluator *
 	return rc;
 }
 
-int unit_search(struct candidate *best, struct counts *counts, struct open_list *open, struct evaluator *ev,
-                const struct space *space, const struct unit *unit, struct adp_error *err)
+int unit_search(struct candidate *best, struct counts *counts, struct open_list *open,
+                struct evaluator *ev, const struct space *space, const struct unit *unit,
+                struct adp_error *err)
 {
 	struct branch b;
 	struct dp_choice *choices;

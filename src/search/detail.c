@@ -11,7 +11,8 @@ struct causes {
 
 static void add_item(struct causes *sum, const struct adp_item_time *t, double n, uint8_t recompute)
 {
-	double again = recompute == ADP_RECOMPUTE_FULL ? 3.0 : 2.0; /* passes over the same communication */
+	double again = recompute == ADP_RECOMPUTE_FULL ? 3.0
+	                                               : 2.0; /* passes over the same communication */
 	double all = t->fwd_s + t->bwd_s + t->recompute_s[recompute];
 
 	sum->tp += n * again * t->fwd_tp_s;
@@ -21,8 +22,8 @@ static void add_item(struct causes *sum, const struct adp_item_time *t, double n
 	sum->rel_error += n * all * t->rel_error;
 }
 
-static void stage_causes(const struct evaluator *ev, struct causes *out, const struct candidate *cand, uint32_t kind,
-                         uint32_t s)
+static void stage_causes(const struct evaluator *ev, struct causes *out,
+                         const struct candidate *cand, uint32_t kind, uint32_t s)
 {
 	const struct shape_cost *sc = ev->sc;
 	uint32_t cls = ev->cls[kind * ev->pp + s], first[ADP_SEARCH_MAX_CHUNKS + 1];
@@ -37,7 +38,8 @@ static void stage_causes(const struct evaluator *ev, struct causes *out, const s
 		for (uint32_t k = 0; k < ev->n_blocks; k++) {
 			const uint32_t *before = &ev->space->n_before[k * (ev->n_layers + 1)];
 
-			add_item(out, &sc->block[cls * ev->n_blocks + k], before[b] - before[a], cand->recompute[s]);
+			add_item(out, &sc->block[cls * ev->n_blocks + k], before[b] - before[a],
+			         cand->recompute[s]);
 		}
 	}
 	if (s == 0)
@@ -53,15 +55,18 @@ static int pipe_end(struct evaluator *ev, uint32_t n, struct adp_error *err)
 }
 
 /* Parts of the step on the replica and stage that end last. */
-static int step_parts(struct adp_plan_step *step, struct evaluator *ev, const struct candidate *cand,
-                      const struct split *split, const struct share *share, uint32_t s, double end_s,
+static int step_parts(struct adp_plan_step *step, struct evaluator *ev,
+                      const struct candidate *cand, const struct split *split,
+                      const struct share *share, uint32_t s, double end_s,
                       const struct stage_rest *rest, struct adp_error *err)
 {
 	const struct adp_engine *engine = ev->space->engine;
 	const struct adp_train *train = ev->space->train;
 	struct causes causes;
-	uint32_t last = s; /* the exchange after it ends the step; the busiest stage tells where the time goes */
-	double busy = 0.0, n = share->n_micro, no_sends_s, comm, last_bwd = 0.0, exchange, peak = 0.0, error;
+	uint32_t last =
+		s; /* the exchange after it ends the step; the busiest stage tells where the time goes */
+	double busy = 0.0, n = share->n_micro, no_sends_s, comm, last_bwd = 0.0, exchange, peak = 0.0,
+		   error;
 	int rc;
 
 	split_stages(ev, split, share->kind);
@@ -88,7 +93,8 @@ static int step_parts(struct adp_plan_step *step, struct evaluator *ev, const st
 	stage_causes(ev, &causes, cand, share->kind, s);
 	exchange = rest->reduce_s + rest->gather_s;
 	memset(step, 0, sizeof *step);
-	/* a stage with little beside the ends has less communication backward than the passes of its blocks suggest */
+	/* a stage with little beside the ends has less communication backward than the passes of its
+	 * blocks suggest */
 	causes.tp = fmin(causes.tp, causes.total);
 	causes.cp = fmin(causes.cp, causes.total - causes.tp);
 	causes.ep = fmin(causes.ep, causes.total - causes.tp - causes.cp);
@@ -103,24 +109,27 @@ static int step_parts(struct adp_plan_step *step, struct evaluator *ev, const st
 	             fmin(exchange * engine->dp_overlap_frac, last_bwd) + ev->tied_s;
 	step->optimizer_s = rest->optimizer_s;
 	step->fixed_s = engine->step_fixed_s;
-	step->step_s = step->compute_s + step->tp_s + step->cp_s + step->ep_s + step->p2p_s + step->bubble_s + step->dp_s +
-	               step->optimizer_s + step->fixed_s;
+	step->step_s = step->compute_s + step->tp_s + step->cp_s + step->ep_s + step->p2p_s +
+	               step->bubble_s + step->dp_s + step->optimizer_s + step->fixed_s;
 	comm = step->tp_s + step->cp_s + step->ep_s + step->p2p_s + step->dp_s;
 	error = (step->compute_s + step->bubble_s) * causes.rel_error +
 	        (comm + step->optimizer_s + step->fixed_s) * engine->comm_rel_error;
 	step->low_s = fmax(step->step_s - error, 0.0);
 	step->high_s = step->step_s + error;
-	step->tokens_per_s = (double)train->global_batch_seqs * (double)train->seq_tokens / step->step_s;
+	step->tokens_per_s = (double)train->global_batch_seqs * (double)train->seq_tokens /
+	                     step->step_s;
 	for (uint32_t g = 0; g < cand->comp.n_groups; g++)
 		for (uint32_t i = 0; i < ev->pp; i++)
 			peak += (double)cand->comp.group[g].n_replicas * ev->sc->slots->size *
 			        ev->space->cluster->types[ev->space->types[cand->comp.group[g].stage_type[i]]]
 			            .peak_flops_per_s[train->precision];
-	step->mfu_frac = 3.0 * adp_model_flops(ev->space->model, train->seq_tokens) * step->tokens_per_s / peak;
+	step->mfu_frac = 3.0 * adp_model_flops(ev->space->model, train->seq_tokens) *
+	                 step->tokens_per_s / peak;
 	return ADP_OK;
 }
 
-int candidate_detail(struct detail *out, struct evaluator *ev, const struct candidate *cand, struct adp_error *err)
+int candidate_detail(struct detail *out, struct evaluator *ev, const struct candidate *cand,
+                     struct adp_error *err)
 {
 	const struct space *space = ev->space;
 	struct split split;
@@ -138,7 +147,8 @@ int candidate_detail(struct detail *out, struct evaluator *ev, const struct cand
 		return adp_fail(err, ADP_EINTERNAL, "search: the chosen plan does not stand a second look");
 	check = split_step(ev, &split);
 	if (!(fabs(check - cand->step_s) <= 1e-9 * check))
-		return adp_fail(err, ADP_EINTERNAL, "search: the chosen plan took %.9g s, now %.9g s", cand->step_s, check);
+		return adp_fail(err, ADP_EINTERNAL, "search: the chosen plan took %.9g s, now %.9g s",
+		                cand->step_s, check);
 	for (uint32_t s = 0; s < ev->pp; s++)
 		stage_rest(ev, &rest[s], &split, s);
 	out->flash = true;
@@ -158,7 +168,9 @@ int candidate_detail(struct detail *out, struct evaluator *ev, const struct cand
 			memset(cell, 0, sizeof *cell);
 			cell->gpu = ev->sc->slots->classes[cls].type;
 			cell->speed_frac = ev->sc->slots->classes[cls].speed_frac;
-			cell->send_fwd_s = s + 1 < ev->pp || ev->vpp > 1 ? ev->send_fwd[share->kind * ev->pp + s] : 0.0;
+			cell->send_fwd_s = s + 1 < ev->pp || ev->vpp > 1
+			                       ? ev->send_fwd[share->kind * ev->pp + s]
+			                       : 0.0;
 			cell->send_bwd_s = s > 0 || ev->vpp > 1 ? ev->send_bwd[share->kind * ev->pp + s] : 0.0;
 			for (uint32_t c = 0; c < ev->vpp; c++) {
 				cell->fwd_s += ev->stages[c * ev->pp + s].fwd_s;
@@ -168,8 +180,8 @@ int candidate_detail(struct detail *out, struct evaluator *ev, const struct cand
 			ev->detail_class[i * ev->pp + s] = cls;
 			ev->detail_end[i] = fmax(ev->detail_end[i], ev->pipe_end[s]);
 			out->flash = out->flash && ev->flash[s];
-			end = ev->pipe_end[s] + exchange - fmin(exchange * space->engine->dp_overlap_frac, last_bwd) +
-			      rest[s].optimizer_s;
+			end = ev->pipe_end[s] + exchange -
+			      fmin(exchange * space->engine->dp_overlap_frac, last_bwd) + rest[s].optimizer_s;
 			if (end > worst) {
 				worst = end;
 				slowest_share = *share;
@@ -179,11 +191,13 @@ int candidate_detail(struct detail *out, struct evaluator *ev, const struct cand
 			}
 		}
 	}
-	rc = step_parts(&out->step, ev, cand, &split, &slowest_share, slowest_stage, slowest_end, &slowest_rest, err);
+	rc = step_parts(&out->step, ev, cand, &split, &slowest_share, slowest_stage, slowest_end,
+	                &slowest_rest, err);
 	if (rc != ADP_OK)
 		return rc;
 	if (!(fabs(out->step.step_s - cand->step_s) <= 1e-6 * cand->step_s))
-		return adp_fail(err, ADP_EINTERNAL, "search: parts of the step add up to %.9g s, not %.9g s", out->step.step_s,
+		return adp_fail(err, ADP_EINTERNAL,
+		                "search: parts of the step add up to %.9g s, not %.9g s", out->step.step_s,
 		                cand->step_s);
 	for (uint32_t s = 0; s < ev->pp; s++) {
 		uint16_t count[ADP_SEARCH_MAX_BLOCKS];
@@ -196,7 +210,9 @@ int candidate_detail(struct detail *out, struct evaluator *ev, const struct cand
 				const uint32_t *before = &space->n_before[k * (ev->n_layers + 1)];
 				uint32_t a = first[c * ev->pp + s];
 
-				count[k] = (uint16_t)(count[k] + before[a + chunk_layers(split.n_layers[s], ev->vpp, c)] - before[a]);
+				count[k] = (uint16_t)(count[k] +
+				                      before[a + chunk_layers(split.n_layers[s], ev->vpp, c)] -
+				                      before[a]);
 			}
 		stage_bytes(ev, s, count, split.recompute[s], &ev->detail_memory[s]);
 		ev->detail_usable[s] = ev->usable[s] / space->memory_scale;
@@ -208,8 +224,10 @@ int candidate_detail(struct detail *out, struct evaluator *ev, const struct cand
 	out->slot_class = ev->detail_class;
 	out->shard_gpus = ev->shard;
 	out->state_bytes = (double)adp_model_params(space->model) *
-	                   (space->train->precision <= ADP_PRECISION_TF32 ? 4.0
-	                                                                  : space->engine->weight_bytes + space->engine->master_bytes) +
-	                   (double)adp_model_params(space->model) * adp_optimizer_moment_bytes(space->train->optimizer);
+	                       (space->train->precision <= ADP_PRECISION_TF32
+	                            ? 4.0
+	                            : space->engine->weight_bytes + space->engine->master_bytes) +
+	                   (double)adp_model_params(space->model) *
+	                       adp_optimizer_moment_bytes(space->train->optimizer);
 	return ADP_OK;
 }

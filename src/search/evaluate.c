@@ -28,7 +28,8 @@ int evaluator_create(struct evaluator **out, const struct space *space, struct a
 	ev->stages = adp_calloc(ADP_SEARCH_MAX_CHUNKS, sizeof *ev->stages);
 	ev->run_first = adp_calloc(ev->n_layers + 2, sizeof *ev->run_first);
 	ev->run_n = adp_calloc(ev->n_layers + 2, sizeof *ev->run_n);
-	ev->most_head = adp_calloc((size_t)(ADP_SEARCH_MAX_PIPE + 1) * (ev->n_layers + 1u), sizeof *ev->most_head);
+	ev->most_head = adp_calloc((size_t)(ADP_SEARCH_MAX_PIPE + 1) * (ev->n_layers + 1u),
+	                           sizeof *ev->most_head);
 	ev->pipe_end = adp_calloc(ADP_SEARCH_MAX_PIPE, sizeof *ev->pipe_end);
 	ev->cache_key = adp_calloc(MEMORY_CACHE, sizeof *ev->cache_key);
 	ev->cache_value = adp_calloc(MEMORY_CACHE, sizeof *ev->cache_value);
@@ -38,8 +39,9 @@ int evaluator_create(struct evaluator **out, const struct space *space, struct a
 	ev->detail_cells = adp_calloc(2 * cells, sizeof *ev->detail_cells);
 	ev->detail_class = adp_calloc(2 * cells, sizeof *ev->detail_class);
 	*out = ev;
-	if (!ev->most_head || !ev->run_first || !ev->run_n || !ev->cls || !ev->domain_n || !ev->fwd || !ev->bwd || !ev->end_fwd || !ev->end_bwd || !ev->send_fwd || !ev->send_bwd ||
-	    !ev->stages || !ev->pipe_end || !ev->cache_key || !ev->cache_value || !ev->detail_memory ||
+	if (!ev->most_head || !ev->run_first || !ev->run_n || !ev->cls || !ev->domain_n || !ev->fwd ||
+	    !ev->bwd || !ev->end_fwd || !ev->end_bwd || !ev->send_fwd || !ev->send_bwd || !ev->stages ||
+	    !ev->pipe_end || !ev->cache_key || !ev->cache_value || !ev->detail_memory ||
 	    !ev->detail_usable || !ev->detail_end || !ev->detail_cells || !ev->detail_class) {
 		evaluator_destroy(ev);
 		*out = NULL;
@@ -83,7 +85,8 @@ struct grid {
 	uint32_t type[ADP_SEARCH_MAX_PIPE], at[ADP_SEARCH_MAX_PIPE];
 };
 
-static void group_grid(struct grid *grid, const struct composition *comp, const struct replica_group *group)
+static void group_grid(struct grid *grid, const struct composition *comp,
+                       const struct replica_group *group)
 {
 	uint32_t used[ADP_SEARCH_MAX_TYPES] = {0};
 
@@ -96,8 +99,8 @@ static void group_grid(struct grid *grid, const struct composition *comp, const 
 }
 
 /*
- * Equal columns form a kind. Beyond the limit neighbours merge under the later column, which is never
- * the better one, since a type's slots stand best first.
+ * Equal columns form a kind. Beyond the limit neighbours merge under the later column, which is
+ * never the better one, since a type's slots stand best first.
  */
 static void columns(struct evaluator *ev)
 {
@@ -119,7 +122,8 @@ static void columns(struct evaluator *ev)
 				struct column_kind *kind;
 
 				for (uint32_t s = 0; s < comp->pp; s++) {
-					uint32_t run = ev->sc->slots->type[grid.type[s]].slots[grid.at[s] + r].run_end - grid.at[s];
+					uint32_t run = ev->sc->slots->type[grid.type[s]].slots[grid.at[s] + r].run_end -
+					               grid.at[s];
 
 					end = run < end ? run : end;
 				}
@@ -137,7 +141,7 @@ static void columns(struct evaluator *ev)
 				kind->n_replicas += end - r;
 				for (uint32_t s = 0; s < comp->pp; s++)
 					ev->cls[(ev->n_kinds - 1) * comp->pp + s] =
-					    ev->sc->slots->type[grid.type[s]].slots[grid.at[s] + r].cls;
+						ev->sc->slots->type[grid.type[s]].slots[grid.at[s] + r].cls;
 				r = end;
 			}
 		}
@@ -158,7 +162,8 @@ static uint32_t gcd(uint32_t a, uint32_t b)
 }
 
 /* Narrows a path's two levels to the worse of what is there and a class. */
-static void path_worsen(struct adp_path *path, const struct slot_class *cls, const struct adp_gpu_type *gpu)
+static void path_worsen(struct adp_path *path, const struct slot_class *cls,
+                        const struct adp_gpu_type *gpu)
 {
 	for (uint32_t i = 0; i < 2; i++) {
 		const struct adp_link *link = i ? &cls->far : &cls->gpu_link;
@@ -195,7 +200,8 @@ static uint32_t domain_share(struct evaluator *ev, uint32_t type, uint32_t at, u
 	return share;
 }
 
-/* Replicas of each stage that share a domain. A group that is sharded inside the domain is of one size everywhere. */
+/* Replicas of each stage that share a domain. A group that is sharded inside the domain is of one
+ * size everywhere. */
 static void stages_inside(struct evaluator *ev)
 {
 	const struct composition *comp = ev->comp;
@@ -207,7 +213,8 @@ static void stages_inside(struct evaluator *ev)
 
 		group_grid(&grid, comp, &comp->group[g]);
 		for (uint32_t s = 0; s < comp->pp; s++) {
-			ev->inside[s] = gcd(ev->inside[s], domain_share(ev, grid.type[s], grid.at[s], comp->group[g].n_replicas));
+			ev->inside[s] = gcd(ev->inside[s], domain_share(ev, grid.type[s], grid.at[s],
+			                                                comp->group[g].n_replicas));
 			all = gcd(all, ev->inside[s]);
 		}
 	}
@@ -243,11 +250,12 @@ static void stage_paths(struct evaluator *ev, uint32_t s)
 	edp->n_levels = edp->level[1].fan > 1 ? 2 : 1;
 }
 
-/* ---- times -------------------------------------------------------------------------------------- */
+/* ---- times --------------------------------------------------------------------------------------
+ */
 
 /* Do the replicas of a kind send to the next stage inside an NVLink domain? */
-static bool send_is_near(const struct evaluator *ev, const struct grid *grid, const struct column_kind *kind,
-                         uint32_t from, uint32_t to)
+static bool send_is_near(const struct evaluator *ev, const struct grid *grid,
+                         const struct column_kind *kind, uint32_t from, uint32_t to)
 {
 	const struct slot *slots = ev->sc->slots->type[grid->type[from]].slots;
 
@@ -259,19 +267,25 @@ static bool send_is_near(const struct evaluator *ev, const struct grid *grid, co
 	return true;
 }
 
-static double send_s(const struct evaluator *ev, const struct grid *grid, const struct column_kind *kind,
-                     const uint32_t *cls, uint32_t from, uint32_t to)
+static double send_s(const struct evaluator *ev, const struct grid *grid,
+                     const struct column_kind *kind, const uint32_t *cls, uint32_t from,
+                     uint32_t to)
 {
 	const struct space *space = ev->space;
-	const struct slot_class *a = &ev->sc->slots->classes[cls[from]], *b = &ev->sc->slots->classes[cls[to]];
+	const struct slot_class *a = &ev->sc->slots->classes[cls[from]],
+							*b = &ev->sc->slots->classes[cls[to]];
 	struct adp_path path = {.n_levels = 1};
 	bool near = send_is_near(ev, grid, kind, from, to);
 
 	path.level[0].fan = 2;
-	path.level[0].link = near ? a->gpu_link : a->far.bytes_per_s <= b->far.bytes_per_s ? a->far : b->far;
-	path.level[0].gpu = &space->cluster->types[a->far.bytes_per_s <= b->far.bytes_per_s ? a->type : b->type];
-	return space->engine->p2p_fixed_s + (1.0 - space->engine->p2p_overlap_frac) *
-	                                        adp_collective_s(space->tables, ADP_SEND, &path, ev->sc->send_bytes);
+	path.level[0].link = near                                       ? a->gpu_link
+	                     : a->far.bytes_per_s <= b->far.bytes_per_s ? a->far
+	                                                                : b->far;
+	path.level[0].gpu =
+		&space->cluster->types[a->far.bytes_per_s <= b->far.bytes_per_s ? a->type : b->type];
+	return space->engine->p2p_fixed_s +
+	       (1.0 - space->engine->p2p_overlap_frac) *
+	           adp_collective_s(space->tables, ADP_SEND, &path, ev->sc->send_bytes);
 }
 
 static double weight_bytes(const struct space *space)
@@ -283,7 +297,8 @@ static double grad_bytes(const struct space *space)
 {
 	if (space->train->precision <= ADP_PRECISION_TF32)
 		return 4.0;
-	return space->train->precision == ADP_PRECISION_FP16 ? space->engine->fp16_grad_bytes : space->engine->grad_bytes;
+	return space->train->precision == ADP_PRECISION_FP16 ? space->engine->fp16_grad_bytes
+	                                                     : space->engine->grad_bytes;
 }
 
 /* The part of ZeRO's group that is sharded over (the domain only, when hybrid). */
@@ -299,11 +314,12 @@ static struct adp_path shard_path(const struct evaluator *ev, const struct adp_p
 }
 
 /* What ZeRO's exchange in each micro-batch adds to a block, beyond what its compute hides. */
-static void zero_times(const struct evaluator *ev, uint32_t s, uint32_t block, double fwd_s, double bwd_s,
-                       double *add_fwd_s, double *add_bwd_s)
+static void zero_times(const struct evaluator *ev, uint32_t s, uint32_t block, double fwd_s,
+                       double bwd_s, double *add_fwd_s, double *add_bwd_s)
 {
 	const struct space *space = ev->space;
-	struct adp_path dense = shard_path(ev, &ev->dp_path[s]), expert = shard_path(ev, &ev->edp_path[s]);
+	struct adp_path dense = shard_path(ev, &ev->dp_path[s]),
+					expert = shard_path(ev, &ev->edp_path[s]);
 	double hidden = space->engine->fsdp_overlap_frac;
 	double d = ev->sc->block_elems[block], x = ev->sc->block_expert_elems[block];
 	double gather = 0.0, scatter;
@@ -312,10 +328,14 @@ static void zero_times(const struct evaluator *ev, uint32_t s, uint32_t block, d
 	if (ev->unit->zero_stage < 2 || (ev->unit->zero_stage == 2 && ev->pp > 1))
 		return;
 	scatter = adp_collective_s(space->tables, ADP_REDUCE_SCATTER, &dense, d * grad_bytes(space)) +
-	          (x > 0.0 ? adp_collective_s(space->tables, ADP_REDUCE_SCATTER, &expert, x * grad_bytes(space)) : 0.0);
+	          (x > 0.0 ? adp_collective_s(space->tables, ADP_REDUCE_SCATTER, &expert,
+	                                      x * grad_bytes(space))
+	                   : 0.0);
 	if (ev->unit->zero_stage == 3)
 		gather = adp_collective_s(space->tables, ADP_ALL_GATHER, &dense, d * weight_bytes(space)) +
-		         (x > 0.0 ? adp_collective_s(space->tables, ADP_ALL_GATHER, &expert, x * weight_bytes(space)) : 0.0);
+		         (x > 0.0 ? adp_collective_s(space->tables, ADP_ALL_GATHER, &expert,
+		                                     x * weight_bytes(space))
+		                  : 0.0);
 	*add_fwd_s = fmax(0.0, gather - hidden * fwd_s);
 	*add_bwd_s = fmax(0.0, gather + scatter - hidden * bwd_s);
 }
@@ -339,10 +359,14 @@ static void kind_times(struct evaluator *ev, uint32_t k)
 			zero_times(ev, s, b, t->fwd_s, t->bwd_s, &add_fwd, &add_bwd);
 			ev->fwd[at * ev->n_blocks + b] = t->fwd_s + add_fwd;
 			for (uint32_t r = 0; r < ADP_N_RECOMPUTE; r++)
-				ev->bwd[(at * ADP_N_RECOMPUTE + r) * ev->n_blocks + b] = t->bwd_s + t->recompute_s[r] + add_bwd;
+				ev->bwd[(at * ADP_N_RECOMPUTE + r) * ev->n_blocks + b] = t->bwd_s +
+				                                                         t->recompute_s[r] +
+				                                                         add_bwd;
 		}
-		ev->end_fwd[at] = (s == 0 ? end[KIND_EMBEDDING].fwd_s : 0.0) + (s + 1 == ev->pp ? end[KIND_TAIL].fwd_s : 0.0);
-		ev->end_bwd[at] = (s == 0 ? end[KIND_EMBEDDING].bwd_s : 0.0) + (s + 1 == ev->pp ? end[KIND_TAIL].bwd_s : 0.0);
+		ev->end_fwd[at] = (s == 0 ? end[KIND_EMBEDDING].fwd_s : 0.0) +
+		                  (s + 1 == ev->pp ? end[KIND_TAIL].fwd_s : 0.0);
+		ev->end_bwd[at] = (s == 0 ? end[KIND_EMBEDDING].bwd_s : 0.0) +
+		                  (s + 1 == ev->pp ? end[KIND_TAIL].bwd_s : 0.0);
 		ev->send_fwd[at] = ev->send_bwd[at] = 0.0;
 		if (ev->pp > 1) {
 			uint32_t next = (s + 1) % ev->pp, previous = (s + ev->pp - 1) % ev->pp;
@@ -355,8 +379,8 @@ static void kind_times(struct evaluator *ev, uint32_t k)
 	}
 }
 
-int evaluator_open(struct evaluator *ev, const struct unit *unit, const struct composition *comp, bool *legal,
-                   struct adp_error *err)
+int evaluator_open(struct evaluator *ev, const struct unit *unit, const struct composition *comp,
+                   bool *legal, struct adp_error *err)
 {
 	const struct space *space = ev->space;
 	const struct adp_engine *engine = space->engine;
@@ -390,10 +414,12 @@ int evaluator_open(struct evaluator *ev, const struct unit *unit, const struct c
 	for (uint32_t s = 0; unit->hybrid && s < ev->pp; s++)
 		if (ev->dp_path[s].level[0].fan == 1 || ev->dp_path[s].level[1].fan == 1)
 			return ADP_OK; /* the same as the plain form */
-	ev->shard = unit->zero_stage == 0 ? 1 : unit->hybrid ? ev->dp_path[0].level[0].fan : comp->dp * shape->cp;
+	ev->shard = unit->zero_stage == 0 ? 1
+	            : unit->hybrid        ? ev->dp_path[0].level[0].fan
+	                                  : comp->dp * shape->cp;
 	ev->expert_shard = unit->zero_stage == 0 ? 1
 	                   : unit->hybrid        ? ev->edp_path[0].level[0].fan
-	                                         : ev->edp_path[0].level[0].fan * ev->edp_path[0].level[1].fan;
+	                                  : ev->edp_path[0].level[0].fan * ev->edp_path[0].level[1].fan;
 	for (uint32_t s = 0; s < ev->pp; s++) {
 		double slowest = INFINITY;
 
@@ -402,15 +428,18 @@ int evaluator_open(struct evaluator *ev, const struct unit *unit, const struct c
 		ev->flash[s] = true;
 		for (uint32_t k = 0; k < ev->n_kinds; k++) {
 			const struct adp_gpu_type *gpu =
-			    &space->cluster->types[ev->sc->slots->classes[ev->cls[k * ev->pp + s]].type];
+				&space->cluster->types[ev->sc->slots->classes[ev->cls[k * ev->pp + s]].type];
 
-			ev->usable[s] = fmin(ev->usable[s], space->memory_scale * (double)adp_usable_bytes(engine, gpu));
-			ev->flash[s] = ev->flash[s] && adp_flash_available(engine, gpu, space->train->precision);
+			ev->usable[s] = fmin(ev->usable[s],
+			                     space->memory_scale * (double)adp_usable_bytes(engine, gpu));
+			ev->flash[s] = ev->flash[s] &&
+			               adp_flash_available(engine, gpu, space->train->precision);
 			slowest = fmin(slowest, gpu->memory_bytes_per_s);
 		}
 		/* gradient, master copy and moments are read, the last two and the weight written */
-		ev->optimizer_s_per_elem[s] =
-		    (grad_bytes(space) + 2.0 * (engine->master_bytes + moments) + weight_bytes(space)) / slowest;
+		ev->optimizer_s_per_elem[s] = (grad_bytes(space) + 2.0 * (engine->master_bytes + moments) +
+		                               weight_bytes(space)) /
+		                              slowest;
 	}
 	for (uint32_t k = 0; k < ev->n_kinds; k++)
 		kind_times(ev, k);
@@ -419,11 +448,13 @@ int evaluator_open(struct evaluator *ev, const struct unit *unit, const struct c
 		for (uint32_t b = 0; b < ev->n_blocks; b++) {
 			double f = ev->fwd[at * ev->n_blocks + b];
 
-			ev->fwd_share =
-			    fmax(ev->fwd_share, f / (f + ev->bwd[at * ADP_N_RECOMPUTE * ev->n_blocks + b]));
+			ev->fwd_share = fmax(ev->fwd_share,
+			                     f / (f + ev->bwd[at * ADP_N_RECOMPUTE * ev->n_blocks + b]));
 		}
 	for (size_t at = 0; at < (size_t)ev->n_kinds * ev->pp; at++)
-		ev->end_excess_s = fmax(ev->end_excess_s, ev->end_fwd[at] - ev->fwd_share * (ev->end_fwd[at] + ev->end_bwd[at]));
+		ev->end_excess_s = fmax(ev->end_excess_s,
+		                        ev->end_fwd[at] -
+		                            ev->fwd_share * (ev->end_fwd[at] + ev->end_bwd[at]));
 	ev->tied_s = 0.0;
 	if (space->model->tied_embeddings && ev->pp > 1) {
 		struct adp_path pair = {.n_levels = 1};
@@ -449,7 +480,8 @@ int evaluator_open(struct evaluator *ev, const struct unit *unit, const struct c
 	return ADP_OK;
 }
 
-/* ---- memory ----------------------------------------------------------------------------------------- */
+/* ---- memory
+ * ----------------------------------------------------------------------------------------- */
 
 static uint64_t key_hash(const struct memory_key *key)
 {
@@ -481,7 +513,8 @@ static double interleaved_flight(const struct evaluator *ev, uint32_t s, const u
 	return adp_pipeline_alive_peak(size, s, ev->pp, ev->vpp, n_micro) / n;
 }
 
-double stage_bytes(struct evaluator *ev, uint32_t s, const uint16_t *count, uint8_t recompute, struct adp_memory *out)
+double stage_bytes(struct evaluator *ev, uint32_t s, const uint16_t *count, uint8_t recompute,
+                   struct adp_memory *out)
 {
 	const struct adp_model *model = ev->space->model;
 	struct memory_key key;
@@ -507,8 +540,8 @@ double stage_bytes(struct evaluator *ev, uint32_t s, const uint16_t *count, uint
 	key.ends = (uint8_t)((s == 0) | (s + 1 == ev->pp) << 1);
 	key.flash = ev->flash[s];
 	key.vpp = (uint8_t)ev->vpp;
-	key.groups = (uint8_t)((ev->sc->shape.tp > 1) + (ev->sc->shape.cp > 1) + (ev->sc->shape.ep > 1) +
-	                       (ev->comp->dp > 1) + 2 * (ev->pp > 1));
+	key.groups = (uint8_t)((ev->sc->shape.tp > 1) + (ev->sc->shape.cp > 1) +
+	                       (ev->sc->shape.ep > 1) + (ev->comp->dp > 1) + 2 * (ev->pp > 1));
 	at = key_hash(&key) % MEMORY_CACHE;
 	if (!out && memcmp(&ev->cache_key[at], &key, sizeof key) == 0)
 		return ev->cache_value[at];
@@ -542,14 +575,15 @@ double stage_bytes(struct evaluator *ev, uint32_t s, const uint16_t *count, uint
 		first[items.n_chunks] = tail;
 		n[items.n_chunks++] = model->n_items - tail;
 	}
-	opts = (struct adp_memory_opts){.zero_stage = ev->unit->zero_stage,
-	                                .shard_gpus = ev->shard,
-	                                .expert_shard_gpus = ev->expert_shard,
-	                                .in_flight = ev->vpp > 1 ? interleaved_flight(ev, s, count) : ev->in_flight[s],
-	                                .recompute = (enum adp_recompute)recompute,
-	                                .flash = ev->flash[s],
-	                                .tied_head_here = model->tied_embeddings && ev->pp > 1 && s + 1 == ev->pp,
-	                                .n_comm_groups = key.groups};
+	opts = (struct adp_memory_opts){
+		.zero_stage = ev->unit->zero_stage,
+		.shard_gpus = ev->shard,
+		.expert_shard_gpus = ev->expert_shard,
+		.in_flight = ev->vpp > 1 ? interleaved_flight(ev, s, count) : ev->in_flight[s],
+		.recompute = (enum adp_recompute)recompute,
+		.flash = ev->flash[s],
+		.tied_head_here = model->tied_embeddings && ev->pp > 1 && s + 1 == ev->pp,
+		.n_comm_groups = key.groups};
 	adp_memory(&memory, ev->space->engine, model, ev->space->train, &ev->sc->shape, &items, &opts);
 	if (out)
 		*out = memory;
@@ -567,7 +601,8 @@ static void range_counts(const struct evaluator *ev, uint32_t a, uint32_t b, uin
 	}
 }
 
-static bool counts_recompute(struct evaluator *ev, uint32_t s, const uint16_t *count, uint8_t *recompute)
+static bool counts_recompute(struct evaluator *ev, uint32_t s, const uint16_t *count,
+                             uint8_t *recompute)
 {
 	for (uint32_t i = 0; i < ev->n_recompute; i++)
 		if (stage_bytes(ev, s, count, ev->recompute_order[i], NULL) <= ev->usable[s]) {
@@ -618,7 +653,8 @@ bool split_fit(struct evaluator *ev, struct split *split)
 	return true;
 }
 
-/* ---- the step ------------------------------------------------------------------------------------------ */
+/* ---- the step
+ * ------------------------------------------------------------------------------------------ */
 
 void split_stages(struct evaluator *ev, const struct split *split, uint32_t kind)
 {
@@ -629,9 +665,11 @@ void split_stages(struct evaluator *ev, const struct split *split, uint32_t kind
 		for (uint32_t s = 0; s < ev->pp; s++) {
 			struct adp_pipe_stage *stage = &ev->stages[c * ev->pp + s];
 			size_t at = (size_t)kind * ev->pp + s;
-			uint32_t a = first[c * ev->pp + s], b = a + chunk_layers(split->n_layers[s], ev->vpp, c);
+			uint32_t a = first[c * ev->pp + s],
+					 b = a + chunk_layers(split->n_layers[s], ev->vpp, c);
 
-			*stage = (struct adp_pipe_stage){.send_fwd_s = ev->send_fwd[at], .send_bwd_s = ev->send_bwd[at]};
+			*stage = (struct adp_pipe_stage){.send_fwd_s = ev->send_fwd[at],
+			                                 .send_bwd_s = ev->send_bwd[at]};
 			if (c + 1 == ev->vpp && s + 1 == ev->pp)
 				stage->send_fwd_s = 0.0;
 			if (c == 0 && s == 0)
@@ -641,9 +679,11 @@ void split_stages(struct evaluator *ev, const struct split *split, uint32_t kind
 				double n = before[b] - before[a];
 
 				stage->fwd_s += n * ev->fwd[at * ev->n_blocks + k];
-				stage->bwd_s += n * ev->bwd[(at * ADP_N_RECOMPUTE + split->recompute[s]) * ev->n_blocks + k];
+				stage->bwd_s +=
+					n * ev->bwd[(at * ADP_N_RECOMPUTE + split->recompute[s]) * ev->n_blocks + k];
 			}
-			/* the embedding opens the first chunk, the tail closes the last one (pp 1 has one chunk) */
+			/* the embedding opens the first chunk, the tail closes the last one (pp 1 has one
+			 * chunk) */
 			if ((s == 0 && c == 0) || (s > 0 && s + 1 == ev->pp && c + 1 == ev->vpp)) {
 				stage->fwd_s += ev->end_fwd[at];
 				stage->bwd_s += ev->end_bwd[at];
@@ -651,7 +691,8 @@ void split_stages(struct evaluator *ev, const struct split *split, uint32_t kind
 		}
 }
 
-/* Gradient exchange, parameter gathering and optimizer for the blocks' elements in out and the ends of stage s. */
+/* Gradient exchange, parameter gathering and optimizer for the blocks' elements in out and the ends
+ * of stage s. */
 static void add_exchange(struct evaluator *ev, struct stage_rest *out, uint32_t s)
 {
 	const struct space *space = ev->space;
@@ -661,34 +702,39 @@ static void add_exchange(struct evaluator *ev, struct stage_rest *out, uint32_t 
 	if (s == 0)
 		out->dense_elems += ev->sc->end_elems[KIND_EMBEDDING];
 	if (s + 1 == ev->pp)
-		out->dense_elems += ev->sc->end_elems[KIND_TAIL] +
-		                    (space->model->tied_embeddings && ev->pp > 1 ? ev->sc->end_elems[KIND_EMBEDDING] : 0.0);
+		out->dense_elems +=
+			ev->sc->end_elems[KIND_TAIL] +
+			(space->model->tied_embeddings && ev->pp > 1 ? ev->sc->end_elems[KIND_EMBEDDING] : 0.0);
 	owned = out->dense_elems / ev->shard + out->expert_elems / ev->expert_shard;
 	out->optimizer_s = owned * ev->optimizer_s_per_elem[s];
 	if (ev->unit->zero_stage == 0) {
-		out->reduce_s = adp_collective_s(space->tables, ADP_ALL_REDUCE, &dense, out->dense_elems * gb) +
-		                (out->expert_elems > 0.0
-		                     ? adp_collective_s(space->tables, ADP_ALL_REDUCE, &expert, out->expert_elems * gb)
-		                     : 0.0);
+		out->reduce_s =
+			adp_collective_s(space->tables, ADP_ALL_REDUCE, &dense, out->dense_elems * gb) +
+			(out->expert_elems > 0.0
+		         ? adp_collective_s(space->tables, ADP_ALL_REDUCE, &expert, out->expert_elems * gb)
+		         : 0.0);
 		return;
 	}
 	if (ev->unit->zero_stage == 1 || (ev->unit->zero_stage == 2 && ev->pp > 1))
-		out->reduce_s = adp_collective_s(space->tables, ADP_REDUCE_SCATTER, &dense, out->dense_elems * gb) +
-		                (out->expert_elems > 0.0
-		                     ? adp_collective_s(space->tables, ADP_REDUCE_SCATTER, &expert, out->expert_elems * gb)
-		                     : 0.0);
+		out->reduce_s =
+			adp_collective_s(space->tables, ADP_REDUCE_SCATTER, &dense, out->dense_elems * gb) +
+			(out->expert_elems > 0.0 ? adp_collective_s(space->tables, ADP_REDUCE_SCATTER, &expert,
+		                                                out->expert_elems * gb)
+		                             : 0.0);
 	if (ev->unit->zero_stage <= 2)
-		out->gather_s = adp_collective_s(space->tables, ADP_ALL_GATHER, &dense, out->dense_elems * wb) +
-		                (out->expert_elems > 0.0
-		                     ? adp_collective_s(space->tables, ADP_ALL_GATHER, &expert, out->expert_elems * wb)
-		                     : 0.0);
+		out->gather_s =
+			adp_collective_s(space->tables, ADP_ALL_GATHER, &dense, out->dense_elems * wb) +
+			(out->expert_elems > 0.0
+		         ? adp_collective_s(space->tables, ADP_ALL_GATHER, &expert, out->expert_elems * wb)
+		         : 0.0);
 	if (ev->unit->hybrid) {
 		/* shards are summed across the domains once a step */
 		struct adp_path across = {.n_levels = 1}, e_across = {.n_levels = 1};
 
 		across.level[0] = dense.level[1];
 		e_across.level[0] = expert.level[1];
-		out->reduce_s += adp_collective_s(space->tables, ADP_ALL_REDUCE, &across, out->dense_elems / ev->shard * gb);
+		out->reduce_s += adp_collective_s(space->tables, ADP_ALL_REDUCE, &across,
+		                                  out->dense_elems / ev->shard * gb);
 		if (out->expert_elems > 0.0)
 			out->reduce_s += adp_collective_s(space->tables, ADP_ALL_REDUCE, &e_across,
 			                                  out->expert_elems / ev->expert_shard * gb);
@@ -718,23 +764,26 @@ void stage_rest(struct evaluator *ev, struct stage_rest *out, const struct split
 
 double least_exposed(struct evaluator *ev, uint32_t s, uint32_t n)
 {
-	struct stage_rest rest = {.dense_elems = n * ev->sc->block_elems[0], .expert_elems = n * ev->sc->block_expert_elems[0]};
+	struct stage_rest rest = {.dense_elems = n * ev->sc->block_elems[0],
+	                          .expert_elems = n * ev->sc->block_expert_elems[0]};
 
 	if (ev->n_blocks > 1)
 		return 0.0;
 	add_exchange(ev, &rest, s);
-	return (rest.reduce_s + rest.gather_s) * (1.0 - ev->space->engine->dp_overlap_frac) + rest.optimizer_s;
+	return (rest.reduce_s + rest.gather_s) * (1.0 - ev->space->engine->dp_overlap_frac) +
+	       rest.optimizer_s;
 }
 /* End of the step for replicas of one kind with n micro-batches. */
-static double kind_end(struct evaluator *ev, const struct split *split, const double *rest, const double *hideable,
-                       uint32_t kind, uint32_t n)
+static double kind_end(struct evaluator *ev, const struct split *split, const double *rest,
+                       const double *hideable, uint32_t kind, uint32_t n)
 {
 	double end = 0.0;
 
 	split_stages(ev, split, kind);
 	if (ev->pp == 1 && ev->vpp == 1)
 		ev->pipe_end[0] = n * (ev->stages[0].fwd_s + ev->stages[0].bwd_s);
-	else if (adp_pipeline_end(ev->pipe_end, ev->stages, ev->pp, ev->vpp, n, ev->pipe_scratch, NULL) != ADP_OK)
+	else if (adp_pipeline_end(ev->pipe_end, ev->stages, ev->pp, ev->vpp, n, ev->pipe_scratch,
+	                          NULL) != ADP_OK)
 		return INFINITY;
 	for (uint32_t s = 0; s < ev->pp; s++) {
 		double last_bwd = 0.0;
@@ -747,7 +796,8 @@ static double kind_end(struct evaluator *ev, const struct split *split, const do
 	return end;
 }
 
-/* End of the step of each kind as an affine law of its count, exact once the pipeline is in its steady state. */
+/* End of the step of each kind as an affine law of its count, exact once the pipeline is in its
+ * steady state. */
 struct pace {
 	double base_s, slope_s;
 	uint32_t n, fewer; /* count of the kind, and replicas of it that run one less */
@@ -758,8 +808,10 @@ static double pace_end(const struct pace *p, uint32_t n)
 	return p->base_s + p->slope_s * n;
 }
 
-/* The kind to give a micro-batch to (ends soonest), or to take one from (ends last); n_kinds when none can. */
-static uint32_t pick_kind(const struct evaluator *ev, const struct pace *pace, uint32_t least, bool give)
+/* The kind to give a micro-batch to (ends soonest), or to take one from (ends last); n_kinds when
+ * none can. */
+static uint32_t pick_kind(const struct evaluator *ev, const struct pace *pace, uint32_t least,
+                          bool give)
 {
 	uint32_t pick = ev->n_kinds;
 	double best = 0.0;
@@ -778,9 +830,9 @@ static uint32_t pick_kind(const struct evaluator *ev, const struct pace *pace, u
 }
 
 /*
- * Micro-batches per replica that end soonest: the largest counts under a time limit, from the affine laws; then
- * given to the kind that ends soonest until all are placed, and what is over taken from single replicas of the
- * kinds that end last.
+ * Micro-batches per replica that end soonest: the largest counts under a time limit, from the
+ * affine laws; then given to the kind that ends soonest until all are placed, and what is over
+ * taken from single replicas of the kinds that end last.
  */
 static bool counts_settle(const struct evaluator *ev, struct pace *pace, uint32_t least)
 {
@@ -846,11 +898,13 @@ static double uneven_shares(struct evaluator *ev, const struct split *split, con
 		uint32_t more = ev->kinds[k].n_replicas - pace[k].fewer;
 
 		if (more)
-			ev->shares[ev->n_shares++] = (struct share){k, more, pace[k].n, ev->kinds[k].first_replica};
+			ev->shares[ev->n_shares++] = (struct share){k, more, pace[k].n,
+			                                            ev->kinds[k].first_replica};
 		if (pace[k].fewer)
-			ev->shares[ev->n_shares++] =
-			    (struct share){k, pace[k].fewer, pace[k].n - 1, ev->kinds[k].first_replica + more};
-		worst = fmax(worst, kind_end(ev, split, rest, hideable, k, more ? pace[k].n : pace[k].n - 1));
+			ev->shares[ev->n_shares++] = (struct share){k, pace[k].fewer, pace[k].n - 1,
+			                                            ev->kinds[k].first_replica + more};
+		worst = fmax(worst,
+		             kind_end(ev, split, rest, hideable, k, more ? pace[k].n : pace[k].n - 1));
 	}
 	return worst;
 }
@@ -874,10 +928,11 @@ double split_step(struct evaluator *ev, const struct split *split)
 		uint32_t fewer = (uint32_t)((uint64_t)ev->n_equal * ev->comp->dp - ev->n_batches);
 		uint32_t more = ev->kinds[k].n_replicas - fewer;
 
-		ev->shares[ev->n_shares++] = (struct share){k, more, ev->n_equal, ev->kinds[k].first_replica};
+		ev->shares[ev->n_shares++] = (struct share){k, more, ev->n_equal,
+		                                            ev->kinds[k].first_replica};
 		if (fewer)
-			ev->shares[ev->n_shares++] =
-			    (struct share){k, fewer, ev->n_equal - 1, ev->kinds[k].first_replica + more};
+			ev->shares[ev->n_shares++] = (struct share){k, fewer, ev->n_equal - 1,
+			                                            ev->kinds[k].first_replica + more};
 		worst = fmax(worst, kind_end(ev, split, rest, hideable, k, ev->n_equal));
 	}
 	return worst + ev->min_rest_s;

@@ -15,7 +15,7 @@ struct memory_key {
 	double in_flight;
 	uint32_t shard, expert_shard;
 	uint16_t count[ADP_SEARCH_MAX_BLOCKS];
-	uint16_t rank, pp;           /* interleaved only */
+	uint16_t rank, pp; /* interleaved only */
 	uint8_t recompute, zero_stage, ends, flash, vpp, groups;
 };
 
@@ -41,17 +41,17 @@ struct evaluator {
 	const struct composition *comp;
 	uint32_t pp, vpp;
 	uint64_t n_batches;
-	bool equal;                  /* the same count in each replica */
-	uint32_t n_equal;            /* that count */
+	bool equal;       /* the same count in each replica */
+	uint32_t n_equal; /* that count */
 	uint32_t shard, expert_shard;
 	bool optimizer_sharded;
 	uint8_t recompute_order[ADP_N_RECOMPUTE], n_recompute;
 	uint32_t n_kinds;
 	struct column_kind kinds[ADP_SEARCH_MAX_KINDS];
-	uint32_t *cls;               /* [kind * pp + stage] */
-	uint32_t *domain_n;          /* [domain], zero between uses */
-	double *fwd;                 /* [(kind * pp + stage) * n_blocks + block] */
-	double *bwd;                 /* [((kind * pp + stage) * ADP_N_RECOMPUTE + r) * n_blocks + block] */
+	uint32_t *cls;      /* [kind * pp + stage] */
+	uint32_t *domain_n; /* [domain], zero between uses */
+	double *fwd;        /* [(kind * pp + stage) * n_blocks + block] */
+	double *bwd;        /* [((kind * pp + stage) * ADP_N_RECOMPUTE + r) * n_blocks + block] */
 	double *end_fwd, *end_bwd;   /* [kind * pp + stage]: embedding on the first, tail on the last */
 	double *send_fwd, *send_bwd; /* [kind * pp + stage] */
 	uint32_t inside[ADP_SEARCH_MAX_PIPE]; /* replicas of a stage that share a domain */
@@ -60,12 +60,12 @@ struct evaluator {
 	double optimizer_s_per_elem[ADP_SEARCH_MAX_PIPE];
 	bool flash[ADP_SEARCH_MAX_PIPE];
 	struct adp_path dp_path[ADP_SEARCH_MAX_PIPE], edp_path[ADP_SEARCH_MAX_PIPE];
-	double tied_s;               /* all-reduce between the two copies of a tied embedding */
+	double tied_s; /* all-reduce between the two copies of a tied embedding */
 	/* forward of any stage <= fwd_share * its time + end_excess_s */
 	double fwd_share, end_excess_s;
-	double min_rest_s;           /* of the step, beside the pipeline: what every split pays */
+	double min_rest_s; /* of the step, beside the pipeline: what every split pays */
 	/* scratch */
-	double *most_head;           /* [stage * (n_layers + 1) + layers before] */
+	double *most_head; /* [stage * (n_layers + 1) + layers before] */
 	uint32_t *run_first, *run_n;
 	struct adp_pipe_stage *stages;
 	double *pipe_scratch, *pipe_end;
@@ -81,8 +81,8 @@ struct evaluator {
 };
 
 /* Fills the composition's tables. *legal false: a rule of the engine forbids it. */
-int evaluator_open(struct evaluator *ev, const struct unit *unit, const struct composition *comp, bool *legal,
-                   struct adp_error *err);
+int evaluator_open(struct evaluator *ev, const struct unit *unit, const struct composition *comp,
+                   bool *legal, struct adp_error *err);
 
 /* Layers of chunk c of a rank that holds n: earlier chunks take the remainder. */
 static inline uint32_t chunk_layers(uint32_t n, uint32_t n_chunks, uint32_t c)
@@ -94,14 +94,16 @@ static inline uint32_t chunk_layers(uint32_t n, uint32_t n_chunks, uint32_t c)
 void split_chunks(uint32_t *first, const struct split *split, uint32_t pp, uint32_t vpp);
 
 /* Peak bytes of a rank of stage s with these counts per block kind. */
-double stage_bytes(struct evaluator *ev, uint32_t s, const uint16_t *count, uint8_t recompute, struct adp_memory *out);
+double stage_bytes(struct evaluator *ev, uint32_t s, const uint16_t *count, uint8_t recompute,
+                   struct adp_memory *out);
 
-/* Cheapest recomputation under which layers [a, b) (as one run) fit stage s; false when none does. */
+/* Cheapest recomputation under which layers [a, b) (as one run) fit stage s; false when none does.
+ */
 bool stage_recompute(struct evaluator *ev, uint32_t s, uint32_t a, uint32_t b, uint8_t *recompute);
 
 /*
- * Exact step time of a split; shares are left in ev. Stages that do not fit are the caller's affair.
- * INFINITY when the schedule cannot run it.
+ * Exact step time of a split; shares are left in ev. Stages that do not fit are the caller's
+ * affair. INFINITY when the schedule cannot run it.
  */
 double split_step(struct evaluator *ev, const struct split *split);
 
@@ -115,9 +117,11 @@ void split_stages(struct evaluator *ev, const struct split *split, uint32_t kind
 struct stage_rest {
 	double reduce_s, gather_s, optimizer_s, dense_elems, expert_elems;
 };
-void stage_rest(struct evaluator *ev, struct stage_rest *out, const struct split *split, uint32_t s);
+void stage_rest(struct evaluator *ev, struct stage_rest *out, const struct split *split,
+                uint32_t s);
 
-/* What n layers on stage s add to the step after its last backward, at least; 0 where kinds of blocks differ. */
+/* What n layers on stage s add to the step after its last backward, at least; 0 where kinds of
+ * blocks differ. */
 double least_exposed(struct evaluator *ev, uint32_t s, uint32_t n);
 
 #endif

@@ -76,8 +76,8 @@ static int build_model(struct adp_plan *plan, const struct adp_model *model, str
 	return failed ? adp_nomem(err) : ADP_OK;
 }
 
-static int build_gpus(struct adp_plan *plan, const struct space *space, const struct candidate *cand,
-                      struct adp_error *err)
+static int build_gpus(struct adp_plan *plan, const struct space *space,
+                      const struct candidate *cand, struct adp_error *err)
 {
 	const struct adp_cluster *cluster = space->cluster;
 	uint32_t size = space->shapes[cand->unit.shape].slots->size;
@@ -101,15 +101,16 @@ static int build_gpus(struct adp_plan *plan, const struct space *space, const st
 	for (uint32_t g = 0; g < cand->comp.n_groups; g++)
 		for (uint32_t s = 0; s < cand->comp.pp; s++)
 			plan->gpus[space->types[cand->comp.group[g].stage_type[s]]].n_used +=
-			    cand->comp.group[g].n_replicas * size;
+				cand->comp.group[g].n_replicas * size;
 	return failed ? adp_nomem(err) : ADP_OK;
 }
 
-static int build_stages(struct adp_plan *plan, const struct candidate *cand, const struct detail *detail,
-                        struct adp_error *err)
+static int build_stages(struct adp_plan *plan, const struct candidate *cand,
+                        const struct detail *detail, struct adp_error *err)
 {
 	uint32_t pp = cand->comp.pp, vpp = cand->unit.vpp, at = 0;
-	uint32_t *first = array(plan, (size_t)pp * vpp, sizeof *first), *n = array(plan, (size_t)pp * vpp, sizeof *n);
+	uint32_t *first = array(plan, (size_t)pp * vpp, sizeof *first),
+			 *n = array(plan, (size_t)pp * vpp, sizeof *n);
 
 	plan->stages = array(plan, pp, sizeof *plan->stages);
 	if (!first || !n || !plan->stages)
@@ -135,8 +136,8 @@ static int build_stages(struct adp_plan *plan, const struct candidate *cand, con
 	return ADP_OK;
 }
 
-static int build_pipes(struct adp_plan *plan, const struct candidate *cand, const struct detail *detail,
-                       struct adp_error *err)
+static int build_pipes(struct adp_plan *plan, const struct candidate *cand,
+                       const struct detail *detail, struct adp_error *err)
 {
 	uint32_t pp = cand->comp.pp;
 	struct adp_plan_cell *cells = array(plan, (size_t)cand->n_kinds * pp, sizeof *cells);
@@ -154,7 +155,8 @@ static int build_pipes(struct adp_plan *plan, const struct candidate *cand, cons
 	return ADP_OK;
 }
 
-/* GPUs in rank order gathered into runs of neighbours on a node, then nodes with the same GPUs together. */
+/* GPUs in rank order gathered into runs of neighbours on a node, then nodes with the same GPUs
+ * together. */
 struct run_builder {
 	struct adp_plan *plan;
 	const struct space *space;
@@ -174,7 +176,8 @@ static void run_flush(struct run_builder *b)
 		return;
 	if (last && last->gpu == node->type && last->gpus_per_node == b->n_gpus &&
 	    memcmp(last->gpu_index, b->gpus, b->n_gpus * sizeof *b->gpus) == 0) {
-		((const char **)(uintptr_t)last->nodes)[last->n_nodes++] = text(b->plan, node->name, &b->failed);
+		((const char **)(uintptr_t)last->nodes)[last->n_nodes++] = text(b->plan, node->name,
+		                                                                &b->failed);
 	} else {
 		struct adp_plan_run *run;
 		uint32_t *index = array(b->plan, b->n_gpus, sizeof *index);
@@ -199,8 +202,12 @@ static void run_flush(struct run_builder *b)
 		run = &b->runs[b->n_runs++];
 		memcpy(index, b->gpus, b->n_gpus * sizeof *index);
 		names[0] = text(b->plan, node->name, &b->failed);
-		*run = (struct adp_plan_run){.first_rank = b->first_rank, .n_nodes = 1, .gpus_per_node = b->n_gpus,
-		                             .nodes = names, .gpu_index = index, .gpu = node->type};
+		*run = (struct adp_plan_run){.first_rank = b->first_rank,
+		                             .n_nodes = 1,
+		                             .gpus_per_node = b->n_gpus,
+		                             .nodes = names,
+		                             .gpu_index = index,
+		                             .gpu = node->type};
 	}
 	b->n_gpus = 0;
 }
@@ -217,12 +224,13 @@ static void run_add(struct run_builder *b, const struct slot_gpu *gpu)
 	b->next_rank++;
 }
 
-static int build_runs(struct adp_plan *plan, const struct space *space, const struct candidate *cand,
-                      struct adp_error *err)
+static int build_runs(struct adp_plan *plan, const struct space *space,
+                      const struct candidate *cand, struct adp_error *err)
 {
 	struct run_builder *b = adp_calloc(1, sizeof *b);
 	const struct slots *slots = space->shapes[cand->unit.shape].slots;
-	uint32_t used[ADP_SEARCH_MAX_TYPES][ADP_SEARCH_MAX_TYPES] = {{0}}; /* group, type: stages placed */
+	uint32_t used[ADP_SEARCH_MAX_TYPES][ADP_SEARCH_MAX_TYPES] = {
+		{0}}; /* group, type: stages placed */
 	int rc = ADP_OK;
 
 	if (!b)
@@ -233,7 +241,8 @@ static int build_runs(struct adp_plan *plan, const struct space *space, const st
 		for (uint32_t g = 0; g < cand->comp.n_groups; g++) {
 			const struct replica_group *group = &cand->comp.group[g];
 			uint32_t t = group->stage_type[s];
-			const struct slot *slot = &slots->type[t].slots[group->first_slot[t] + used[g][t]++ * group->n_replicas];
+			const struct slot *slot =
+				&slots->type[t].slots[group->first_slot[t] + used[g][t]++ * group->n_replicas];
 
 			for (uint32_t r = 0; r < group->n_replicas; r++)
 				for (uint32_t i = 0; i < slots->size; i++)
@@ -258,7 +267,8 @@ static int build_warnings(struct adp_plan *plan, const struct space *space, stru
 	const struct adp_model *model = space->model;
 	bool failed = false;
 
-	plan->warnings = array(plan, (size_t)cluster->n_warnings + model->n_notes, sizeof *plan->warnings);
+	plan->warnings = array(plan, (size_t)cluster->n_warnings + model->n_notes,
+	                       sizeof *plan->warnings);
 	if (!plan->warnings)
 		return adp_nomem(err);
 	for (uint32_t i = 0; i < model->n_notes; i++)
@@ -268,7 +278,8 @@ static int build_warnings(struct adp_plan *plan, const struct space *space, stru
 	return failed ? adp_nomem(err) : ADP_OK;
 }
 
-void plan_count(struct adp_plan *plan, const struct adp_cluster *cluster, const struct counts *counts)
+void plan_count(struct adp_plan *plan, const struct adp_cluster *cluster,
+                const struct counts *counts)
 {
 	double step_s = plan->step.step_s;
 
@@ -283,8 +294,8 @@ void plan_count(struct adp_plan *plan, const struct adp_cluster *cluster, const 
 	plan->search.gap_frac = step_s / plan->search.bound_s - 1.0;
 }
 
-int plan_build(struct adp_plan **out, const struct space *space, struct evaluator *ev, const struct candidate *cand,
-               struct adp_error *err)
+int plan_build(struct adp_plan **out, const struct space *space, struct evaluator *ev,
+               const struct candidate *cand, struct adp_error *err)
 {
 	const struct adp_shape *shape = &space->shapes[cand->unit.shape].shape;
 	struct adp_plan *plan = adp_plan_create();
@@ -332,7 +343,8 @@ int plan_build(struct adp_plan **out, const struct space *space, struct evaluato
 	plan->step = detail.step;
 	for (uint32_t i = 0; i < plan->n_runs; i++)
 		n_nodes += plan->runs[i].n_nodes;
-	adp_train_time(&plan->time, space->train, plan->step.step_s, n_gpus, n_nodes, detail.state_bytes);
+	adp_train_time(&plan->time, space->train, plan->step.step_s, n_gpus, n_nodes,
+	               detail.state_bytes);
 	if (failed) {
 		adp_plan_destroy(plan);
 		return adp_nomem(err);

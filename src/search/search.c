@@ -10,8 +10,9 @@
 #include "search/internal.h"
 
 /*
- * Units are taken in the order of their bound, a batch at a time. All units of a batch start from the
- * best plan of the batches before, so the answer and the counts are the same on any number of threads.
+ * Units are taken in the order of their bound, a batch at a time. All units of a batch start from
+ * the best plan of the batches before, so the answer and the counts are the same on any number of
+ * threads.
  */
 /* FINISH_MAX: open compositions settled before the rest is left to the gap. */
 enum { BATCH_MAX = 8, THREADS_MAX = 8, FINISH_MAX = 256 };
@@ -55,11 +56,11 @@ static void *work(void *arg)
 			return NULL;
 		job = &batch->jobs[i];
 		if (batch->open)
-			job->rc = composition_finish(&job->best, &job->counts, w->ev, batch->open[i].unit, &batch->open[i].comp,
-			                             batch->open[i].bound_s, &job->err);
+			job->rc = composition_finish(&job->best, &job->counts, w->ev, batch->open[i].unit,
+			                             &batch->open[i].comp, batch->open[i].bound_s, &job->err);
 		else
-			job->rc = unit_search(&job->best, &job->counts, &job->open, w->ev, batch->space, &batch->units[i],
-			                      &job->err);
+			job->rc = unit_search(&job->best, &job->counts, &job->open, w->ev, batch->space,
+			                      &batch->units[i], &job->err);
 	}
 }
 
@@ -105,7 +106,8 @@ static bool spent(struct progress *p, const struct space *space, double bound_s)
 }
 
 /* Appends what is still open after the batch; what the best plan now rules out is dropped. */
-static int gather_open(struct progress *p, const struct space *space, struct open_list *from, struct adp_error *err)
+static int gather_open(struct progress *p, const struct space *space, struct open_list *from,
+                       struct adp_error *err)
 {
 	for (uint32_t i = 0; i < from->n; i++) {
 		if (from->items[i].bound_s >= cut_s(space, &p->best)) {
@@ -233,10 +235,11 @@ static int search_units(struct progress *p, const struct space *space, struct ad
 	return rc;
 }
 
-int search_fleet(struct adp_plan **out, struct counts *counts, double limit_s, const struct adp_model *model,
-                 const struct adp_cluster *cluster, const struct adp_engine *engine, const struct adp_tables *tables,
-                 const struct adp_train *train, const struct adp_search_opts *opts, const struct search_knobs *knobs,
-                 struct adp_error *err)
+int search_fleet(struct adp_plan **out, struct counts *counts, double limit_s,
+                 const struct adp_model *model, const struct adp_cluster *cluster,
+                 const struct adp_engine *engine, const struct adp_tables *tables,
+                 const struct adp_train *train, const struct adp_search_opts *opts,
+                 const struct search_knobs *knobs, struct adp_error *err)
 {
 	struct adp_arena arena = {0};
 	struct space space;
@@ -245,7 +248,9 @@ int search_fleet(struct adp_plan **out, struct counts *counts, double limit_s, c
 
 	if (!p)
 		return adp_nomem(err);
-	p->n_threads = opts->n_threads < 1 ? 1 : opts->n_threads > THREADS_MAX ? THREADS_MAX : opts->n_threads;
+	p->n_threads = opts->n_threads < 1             ? 1
+	               : opts->n_threads > THREADS_MAX ? THREADS_MAX
+	                                               : opts->n_threads;
 	p->any_plan = knobs->any_plan;
 	p->best.step_s = limit_s;
 	p->counts.open_bound_s = INFINITY;
@@ -262,8 +267,8 @@ int search_fleet(struct adp_plan **out, struct counts *counts, double limit_s, c
 		if (p->best.comp.dp)
 			rc = plan_build(out, &space, p->workers[0].ev, &p->best, err);
 		else
-			rc = adp_fail(err, ADP_EINFEASIBLE, SEARCH_FOUND_NOTHING "%s %s fits this fleet", engine->name,
-			              engine->version);
+			rc = adp_fail(err, ADP_EINFEASIBLE, SEARCH_FOUND_NOTHING "%s %s fits this fleet",
+			              engine->name, engine->version);
 	}
 	for (uint32_t i = 0; i < p->n_threads; i++)
 		evaluator_destroy(p->workers[i].ev);
@@ -273,19 +278,24 @@ int search_fleet(struct adp_plan **out, struct counts *counts, double limit_s, c
 	return rc;
 }
 
-int search_with(struct adp_plan **out, const struct adp_model *model, const struct adp_cluster *cluster,
-                const struct adp_engine *engine, const struct adp_tables *tables, const struct adp_train *train,
-                const struct adp_search_opts *opts, const struct search_knobs *knobs, struct adp_error *err)
+int search_with(struct adp_plan **out, const struct adp_model *model,
+                const struct adp_cluster *cluster, const struct adp_engine *engine,
+                const struct adp_tables *tables, const struct adp_train *train,
+                const struct adp_search_opts *opts, const struct search_knobs *knobs,
+                struct adp_error *err)
 {
 	struct counts counts = {.open_bound_s = INFINITY};
 	struct adp_plan *plan = NULL;
-	int found = search_fleet(&plan, &counts, INFINITY, model, cluster, engine, tables, train, opts, knobs, err), rc;
+	int found = search_fleet(&plan, &counts, INFINITY, model, cluster, engine, tables, train, opts,
+	                         knobs, err),
+		rc;
 
 	/* what does not fit the whole fleet fits no part of it */
 	if (found != ADP_OK)
 		return found;
 	rc = knobs->any_plan ? ADP_OK
-	                     : search_views(&plan, &counts, model, cluster, engine, tables, train, opts, knobs, err);
+	                     : search_views(&plan, &counts, model, cluster, engine, tables, train, opts,
+	                                    knobs, err);
 	if (rc != ADP_OK) {
 		adp_plan_destroy(plan);
 		return rc;
@@ -303,23 +313,26 @@ void adp_search_opts_init(struct adp_search_opts *opts)
 }
 
 /*
- * The fewest GPUs whose fastest plan meets the deadline. A step never gets longer with more GPUs to choose from, so
- * bisection finds it; on a large fleet to about 1 %.
+ * The fewest GPUs whose fastest plan meets the deadline. A step never gets longer with more GPUs to
+ * choose from, so bisection finds it; on a large fleet to about 1 %.
  */
-static int fewest_gpus(struct adp_plan **plan, const struct adp_model *model, const struct adp_cluster *cluster,
-                       const struct adp_engine *engine, const struct adp_tables *tables, const struct adp_train *train,
-                       const struct adp_search_opts *opts, const struct search_knobs *knobs, struct adp_error *err)
+static int fewest_gpus(struct adp_plan **plan, const struct adp_model *model,
+                       const struct adp_cluster *cluster, const struct adp_engine *engine,
+                       const struct adp_tables *tables, const struct adp_train *train,
+                       const struct adp_search_opts *opts, const struct search_knobs *knobs,
+                       struct adp_error *err)
 {
 	uint32_t lo = opts->gpus.min ? opts->gpus.min - 1 : 0, hi = adp_plan_world(*plan);
 	uint32_t stop = hi > 1024 ? hi / 128 : 1;
 
 	if ((*plan)->time.total_s > train->deadline_s) {
 		char have[32], want[32];
-		int rc = adp_fail(err, ADP_EINFEASIBLE,
-		                  "deadline: the fastest plan takes %s on %u GPUs, %s was asked; give that much time, fewer tokens "
-		                  "(--tokens) or more GPUs",
-		                  adp_format_duration(have, sizeof have, (*plan)->time.total_s), hi,
-		                  adp_format_duration(want, sizeof want, train->deadline_s));
+		int rc = adp_fail(
+			err, ADP_EINFEASIBLE,
+			"deadline: the fastest plan takes %s on %u GPUs, %s was asked; give that much time, fewer tokens "
+			"(--tokens) or more GPUs",
+			adp_format_duration(have, sizeof have, (*plan)->time.total_s), hi,
+			adp_format_duration(want, sizeof want, train->deadline_s));
 
 		adp_plan_destroy(*plan);
 		*plan = NULL;
@@ -350,8 +363,9 @@ static int fewest_gpus(struct adp_plan **plan, const struct adp_model *model, co
 	return ADP_OK;
 }
 
-int adp_search(struct adp_plan **out, const struct adp_model *model, const struct adp_cluster *cluster,
-               const struct adp_engine *engine, const struct adp_tables *tables, const struct adp_train *train,
+int adp_search(struct adp_plan **out, const struct adp_model *model,
+               const struct adp_cluster *cluster, const struct adp_engine *engine,
+               const struct adp_tables *tables, const struct adp_train *train,
                const struct adp_search_opts *opts, struct adp_error *err)
 {
 	struct search_knobs knobs = {.memory_scale = 1.0};
@@ -359,5 +373,6 @@ int adp_search(struct adp_plan **out, const struct adp_model *model, const struc
 
 	if (rc == ADP_OK && train->deadline_s > 0.0 && train->tokens > 0.0)
 		return fewest_gpus(out, model, cluster, engine, tables, train, opts, &knobs, err);
-	return rc == ADP_EINFEASIBLE ? search_advice(model, cluster, engine, tables, train, opts, err) : rc;
+	return rc == ADP_EINFEASIBLE ? search_advice(model, cluster, engine, tables, train, opts, err)
+	                             : rc;
 }

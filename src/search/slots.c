@@ -13,7 +13,8 @@ struct seat {
 	uint32_t order;
 };
 
-/* Health counts in steps of 5 %, so that near-equal GPUs share a class; the nearly dead are as slow as they are. */
+/* Health counts in steps of 5 %, so that near-equal GPUs share a class; the nearly dead are as slow
+ * as they are. */
 static double speed_bucket(double speed_frac)
 {
 	double bucket = round(speed_frac * 20.0) / 20.0;
@@ -33,8 +34,8 @@ struct building {
 	struct slot_class *classes;
 	struct slot_gpu *gpus;
 	uint32_t *class_n;
-	unsigned char *domain_seen; /* [domain], zero between uses */
-	struct seat *spare;         /* as many as the fleet has GPUs */
+	unsigned char *domain_seen;     /* [domain], zero between uses */
+	struct seat *spare;             /* as many as the fleet has GPUs */
 	struct bench *benches, *chosen; /* as many as it has nodes */
 	uint32_t n_gpus;
 	bool many_racks, many_spines;
@@ -55,10 +56,11 @@ static double usable(const struct adp_link *link)
 }
 
 /*
- * An uplink carries the ring of the stage on either side of the domain's border, each at most one node's
- * rate; so a node's GPUs see half of it.
+ * An uplink carries the ring of the stage on either side of the domain's border, each at most one
+ * node's rate; so a node's GPUs see half of it.
  */
-static void far_link(struct adp_link *far, const struct adp_cluster *cluster, uint32_t domain, double n_gpus)
+static void far_link(struct adp_link *far, const struct adp_cluster *cluster, uint32_t domain,
+                     double n_gpus)
 {
 	const struct adp_link *uplink;
 
@@ -73,7 +75,8 @@ static void far_link(struct adp_link *far, const struct adp_cluster *cluster, ui
 }
 
 /* Uplinks count only where the fleet has more than one domain of the kind. */
-static bool spans(const struct adp_cluster *cluster, uint32_t domain_of(const struct adp_node *node))
+static bool spans(const struct adp_cluster *cluster,
+                  uint32_t domain_of(const struct adp_node *node))
 {
 	for (uint32_t i = 1; i < cluster->n_nodes; i++)
 		if (domain_of(&cluster->nodes[i]) != domain_of(&cluster->nodes[0]))
@@ -91,8 +94,8 @@ static uint32_t node_spine(const struct adp_node *node)
 	return node->spine;
 }
 
-static void class_of_node(struct slot_class *cls, const struct building *b, const struct adp_cluster *cluster,
-                          const struct adp_node *node)
+static void class_of_node(struct slot_class *cls, const struct building *b,
+                          const struct adp_cluster *cluster, const struct adp_node *node)
 {
 	memset(cls, 0, sizeof *cls);
 	cls->type = node->type;
@@ -120,7 +123,8 @@ static bool class_equal(const struct slot_class *a, const struct slot_class *b)
 {
 	return a->type == b->type && a->speed_frac == b->speed_frac && a->per_domain == b->per_domain &&
 	       a->domain_gpus == b->domain_gpus && a->n_spanned == b->n_spanned &&
-	       link_equal(&a->gpu_link, &b->gpu_link) && link_equal(&a->nic, &b->nic) && link_equal(&a->far, &b->far);
+	       link_equal(&a->gpu_link, &b->gpu_link) && link_equal(&a->nic, &b->nic) &&
+	       link_equal(&a->far, &b->far);
 }
 
 /* Negative when a is the better class. */
@@ -167,8 +171,8 @@ static int slot_compare(const void *a, const void *b)
 }
 
 /* Cuts the seats of one domain (or of several that a slot spans) into slots. */
-static void cut(struct building *b, struct ranked_slot *ranked, uint32_t *n_ranked, const struct seat *seats,
-                uint32_t n_seats, const struct slot_class *proto)
+static void cut(struct building *b, struct ranked_slot *ranked, uint32_t *n_ranked,
+                const struct seat *seats, uint32_t n_seats, const struct slot_class *proto)
 {
 	uint32_t size = b->slots->size;
 
@@ -231,8 +235,9 @@ static int bench_order(const void *a, const void *b)
 }
 
 /*
- * Brings the seats of slots to the front: inside one node while it has a slot's worth left, else equal parts of
- * several, for the engines' launchers start consecutive ranks of a node together. Returns how many seats those are.
+ * Brings the seats of slots to the front: inside one node while it has a slot's worth left, else
+ * equal parts of several, for the engines' launchers start consecutive ranks of a node together.
+ * Returns how many seats those are.
  */
 static uint32_t arrange(struct building *b, struct seat *seats, uint32_t n_benches)
 {
@@ -269,11 +274,12 @@ static uint32_t arrange(struct building *b, struct seat *seats, uint32_t n_bench
 }
 
 /*
- * Seats of the domain that starts at node `at`, node by node, the healthiest of each first; returns the node
- * after it.
+ * Seats of the domain that starts at node `at`, node by node, the healthiest of each first; returns
+ * the node after it.
  */
-static uint32_t gather_domain(struct seat *out, uint32_t *n, uint32_t *n_benches, struct slot_class *cls,
-                              const struct building *b, const struct adp_cluster *cluster, uint32_t at)
+static uint32_t gather_domain(struct seat *out, uint32_t *n, uint32_t *n_benches,
+                              struct slot_class *cls, const struct building *b,
+                              const struct adp_cluster *cluster, uint32_t at)
 {
 	uint32_t end = at;
 
@@ -298,9 +304,11 @@ static uint32_t gather_domain(struct seat *out, uint32_t *n, uint32_t *n_benches
 	return end;
 }
 
-/* Slots of the domains with `gpus` GPUs; of all that hold a whole slot when gpus is the slot's size. */
-static void cut_domains(struct building *b, struct ranked_slot *ranked, uint32_t *n_ranked, struct seat *seats,
-                        const struct adp_cluster *cluster, uint32_t type, uint32_t gpus)
+/* Slots of the domains with `gpus` GPUs; of all that hold a whole slot when gpus is the slot's
+ * size. */
+static void cut_domains(struct building *b, struct ranked_slot *ranked, uint32_t *n_ranked,
+                        struct seat *seats, const struct adp_cluster *cluster, uint32_t type,
+                        uint32_t gpus)
 {
 	uint32_t size = b->slots->size, n_pool = 0, end;
 	struct slot_class pool_class;
@@ -336,8 +344,8 @@ static void cut_domains(struct building *b, struct ranked_slot *ranked, uint32_t
 	}
 }
 
-static int type_build(struct building *b, const struct space *space, uint32_t type_at, struct seat *seats,
-                      struct ranked_slot *ranked, struct adp_error *err)
+static int type_build(struct building *b, const struct space *space, uint32_t type_at,
+                      struct seat *seats, struct ranked_slot *ranked, struct adp_error *err)
 {
 	const struct adp_cluster *cluster = space->cluster;
 	uint32_t n_ranked = 0;
@@ -353,11 +361,15 @@ static int type_build(struct building *b, const struct space *space, uint32_t ty
 	for (uint32_t i = n_ranked; i-- > 0;) {
 		out[i] = ranked[i].slot;
 		out[i].domain = cluster->nodes[b->gpus[out[i].first_gpu].node].nvlink_domain;
-		out[i].run_end = i + 1 < n_ranked && out[i + 1].cls == out[i].cls ? out[i + 1].run_end : i + 1;
-		out[i].domain_end = i + 1 < n_ranked && out[i + 1].domain == out[i].domain ? out[i + 1].domain_end : i + 1;
+		out[i].run_end = i + 1 < n_ranked && out[i + 1].cls == out[i].cls ? out[i + 1].run_end
+		                                                                  : i + 1;
+		out[i].domain_end = i + 1 < n_ranked && out[i + 1].domain == out[i].domain
+		                        ? out[i + 1].domain_end
+		                        : i + 1;
 		b->class_n[out[i].cls]++;
 	}
-	b->slots->type[type_at] = (struct type_slots){out, n_ranked, slots_scattered(out, n_ranked, b->domain_seen)};
+	b->slots->type[type_at] = (struct type_slots){out, n_ranked,
+	                                              slots_scattered(out, n_ranked, b->domain_seen)};
 	return ADP_OK;
 }
 
@@ -381,8 +393,10 @@ int slots_build(struct slots *out, const struct space *space, uint32_t size, str
 	b.classes = adp_arena_calloc(space->arena, n_gpus / size + 1, sizeof *b.classes);
 	b.class_n = adp_arena_calloc(space->arena, n_gpus / size + 1, sizeof *b.class_n);
 	b.gpus = adp_arena_calloc(space->arena, n_gpus + 1, sizeof *b.gpus);
-	b.domain_seen = adp_arena_calloc(space->arena, space->cluster->n_domains + 1u, sizeof *b.domain_seen);
-	if (!b.spare || !b.benches || !b.chosen || !b.domain_seen || !seats || !ranked || !b.classes || !b.class_n || !b.gpus)
+	b.domain_seen = adp_arena_calloc(space->arena, space->cluster->n_domains + 1u,
+	                                 sizeof *b.domain_seen);
+	if (!b.spare || !b.benches || !b.chosen || !b.domain_seen || !seats || !ranked || !b.classes ||
+	    !b.class_n || !b.gpus)
 		rc = adp_nomem(err);
 	for (uint32_t t = 0; rc == ADP_OK && t < space->n_types; t++)
 		rc = type_build(&b, space, t, seats, ranked, err);

@@ -52,10 +52,10 @@ static const char *other_precision(const struct adp_engine *engine, const struct
 		enum adp_precision precision;
 		const char *flag;
 	} choices[] = {
-	    {ADP_PRECISION_BF16, "--precision bf16"},
-	    {ADP_PRECISION_FP16, "--precision fp16"},
-	    {ADP_PRECISION_TF32, "--precision tf32"},
-	    {ADP_PRECISION_FP32, "--precision fp32"},
+		{ADP_PRECISION_BF16, "--precision bf16"},
+		{ADP_PRECISION_FP16, "--precision fp16"},
+		{ADP_PRECISION_TF32, "--precision tf32"},
+		{ADP_PRECISION_FP32, "--precision fp32"},
 	};
 
 	for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
@@ -66,8 +66,8 @@ static const char *other_precision(const struct adp_engine *engine, const struct
 }
 
 bool space_type_allowed(const struct adp_engine *engine, const struct adp_train *train,
-                        const struct adp_search_opts *opts, const struct adp_gpu_type *type, const char **why,
-                        const char **flag)
+                        const struct adp_search_opts *opts, const struct adp_gpu_type *type,
+                        const char **why, const char **flag)
 {
 	*flag = NULL;
 	for (uint32_t i = 0; i < opts->n_exclude; i++)
@@ -99,12 +99,14 @@ static double vendor_flops(const struct space *space, const char *vendor)
 
 		for (uint32_t i = 0; i < space->cluster->n_nodes && strcmp(type->vendor, vendor) == 0; i++)
 			if (space->cluster->nodes[i].type == space->types[t])
-				sum += space->cluster->nodes[i].n_gpus * type->peak_flops_per_s[space->train->precision];
+				sum += space->cluster->nodes[i].n_gpus *
+				       type->peak_flops_per_s[space->train->precision];
 	}
 	return sum;
 }
 
-/* No collective library spans vendors: the one with most to give keeps its types, or the one of a required type. */
+/* No collective library spans vendors: the one with most to give keeps its types, or the one of a
+ * required type. */
 static void choose_vendor(struct space *space)
 {
 	const struct adp_gpu_type *types = space->cluster->types;
@@ -138,28 +140,36 @@ static int refuse_types(const struct space *space, struct adp_error *err)
 		const char *why, *flag;
 		int n;
 
-		if (space_type_allowed(space->engine, space->train, space->opts, &cluster->types[t], &why, &flag))
+		if (space_type_allowed(space->engine, space->train, space->opts, &cluster->types[t], &why,
+		                       &flag))
 			continue;
-		n = snprintf(text + len, sizeof text - len, "%s%s: %s%s%s", len ? ", " : "", cluster->types[t].name, why,
-		             !flag ? "" : *flag == '-' ? "; try " : "; ", flag ? flag : "");
+		n = snprintf(text + len, sizeof text - len, "%s%s: %s%s%s", len ? ", " : "",
+		             cluster->types[t].name, why,
+		             !flag          ? ""
+		             : *flag == '-' ? "; try "
+		                            : "; ",
+		             flag ? flag : "");
 		len += n > 0 ? (size_t)n : 0;
 	}
 	return adp_fail(err, ADP_EINFEASIBLE, "no GPU of the fleet can run this job: %s", text);
 }
 
-static int choose_types(struct space *space, const struct search_knobs *knobs, struct adp_error *err)
+static int choose_types(struct space *space, const struct search_knobs *knobs,
+                        struct adp_error *err)
 {
 	const struct adp_cluster *cluster = space->cluster;
 
 	for (uint32_t t = 0; t < cluster->n_types; t++) {
 		const char *why, *flag;
 
-		if (!space_type_allowed(space->engine, space->train, space->opts, &cluster->types[t], &why, &flag))
+		if (!space_type_allowed(space->engine, space->train, space->opts, &cluster->types[t], &why,
+		                        &flag))
 			continue;
 		if (space->n_types == ADP_SEARCH_MAX_TYPES)
-			return adp_fail(err, ADP_ELIMIT,
-			                "the fleet has more than %d GPU types this job could use; leave some out with --exclude",
-			                ADP_SEARCH_MAX_TYPES);
+			return adp_fail(
+				err, ADP_ELIMIT,
+				"the fleet has more than %d GPU types this job could use; leave some out with --exclude",
+				ADP_SEARCH_MAX_TYPES);
 		space->type_required[space->n_types] = knobs->require_type && knobs->require_type[t];
 		space->types[space->n_types++] = t;
 	}
@@ -169,7 +179,8 @@ static int choose_types(struct space *space, const struct search_knobs *knobs, s
 	return ADP_OK;
 }
 
-/* ---- which degrees ---------------------------------------------------------------------------- */
+/* ---- which degrees ----------------------------------------------------------------------------
+ */
 
 struct list {
 	uint32_t value[256];
@@ -217,8 +228,8 @@ struct nearest {
 	uint32_t below, above;
 };
 
-static void refuse_pin(struct refusals *r, const struct adp_pin *pin, struct nearest nearest, const char *flag,
-                       const char *rule)
+static void refuse_pin(struct refusals *r, const struct adp_pin *pin, struct nearest nearest,
+                       const char *flag, const char *rule)
 {
 	char value[32], legal[32];
 
@@ -234,8 +245,8 @@ static void refuse_pin(struct refusals *r, const struct adp_pin *pin, struct nea
 }
 
 /* Keeps what the pin allows; a pin that nothing meets is refused with the nearest legal values. */
-static void list_pin(struct list *list, const struct adp_pin *pin, const char *flag, const char *rule,
-                     struct refusals *r)
+static void list_pin(struct list *list, const struct adp_pin *pin, const char *flag,
+                     const char *rule, struct refusals *r)
 {
 	struct list kept = {.n = 0};
 	struct nearest nearest = {0, 0};
@@ -257,8 +268,8 @@ static void list_pin(struct list *list, const struct adp_pin *pin, const char *f
 }
 
 /* The same for a degree that may have any value up to max that divides `of`; 0 = any. */
-static void range_pin(const struct adp_pin *pin, uint64_t max, uint64_t of, const char *flag, const char *rule,
-                      struct refusals *r)
+static void range_pin(const struct adp_pin *pin, uint64_t max, uint64_t of, const char *flag,
+                      const char *rule, struct refusals *r)
 {
 	struct nearest nearest = {0, 0};
 
@@ -293,7 +304,8 @@ static void add_width(char *text, size_t size, const char *what, uint64_t width,
 }
 
 /* What a tensor degree must divide, or of one value: what it doesn't. */
-static void tensor_rule(char *text, size_t size, const struct space *space, const struct adp_pin *pin)
+static void tensor_rule(char *text, size_t size, const struct space *space,
+                        const struct adp_pin *pin)
 {
 	uint32_t tp = pin->min == pin->max ? pin->min : 0;
 	bool repeats = space->engine->kv_replication;
@@ -306,11 +318,13 @@ static void tensor_rule(char *text, size_t size, const struct space *space, cons
 		if (!tp || block->n_heads % tp)
 			add_width(widths, sizeof widths, "heads", block->n_heads, "");
 		if (!tp || (kv % tp && !(repeats && tp % kv == 0)))
-			add_width(widths, sizeof widths, "KV heads", kv, repeats ? " (or be a multiple of them)" : "");
+			add_width(widths, sizeof widths, "KV heads", kv,
+			          repeats ? " (or be a multiple of them)" : "");
 		if (block->ffn_hidden && (!tp || block->ffn_hidden % tp))
 			add_width(widths, sizeof widths, "columns of the MLP", block->ffn_hidden, "");
 		if (block->shared_ffn_hidden && (!tp || block->shared_ffn_hidden % tp))
-			add_width(widths, sizeof widths, "columns of the shared experts", block->shared_ffn_hidden, "");
+			add_width(widths, sizeof widths, "columns of the shared experts",
+			          block->shared_ffn_hidden, "");
 	}
 	if (!widths[0])
 		snprintf(text, size, "at most %u here", space->engine->max_tensor);
@@ -341,7 +355,8 @@ static void gpu_pins(const struct space *space, const struct degrees *d, struct 
 	max = max < ADP_SEARCH_MAX_PIPE ? max : ADP_SEARCH_MAX_PIPE;
 	max = max < groups ? max : groups;
 	snprintf(rule, sizeof rule,
-	         "%u layers and %" PRIu64 " GPUs in groups of %u (tensor x context) give at most %" PRIu64 " stages",
+	         "%u layers and %" PRIu64
+	         " GPUs in groups of %u (tensor x context) give at most %" PRIu64 " stages",
 	         space->model->n_layers, n_gpus, size, max);
 	range_pin(&opts->pp, max, 0, "--pp", rule, r);
 
@@ -349,7 +364,8 @@ static void gpu_pins(const struct space *space, const struct degrees *d, struct 
 		return;
 	max = groups / least_pp < seqs ? groups / least_pp : seqs;
 	snprintf(rule, sizeof rule,
-	         "%" PRIu64 " GPUs in groups of %u (tensor x context x pipeline) and a global batch of %" PRIu64
+	         "%" PRIu64
+	         " GPUs in groups of %u (tensor x context x pipeline) and a global batch of %" PRIu64
 	         " give at most %" PRIu64 " replicas%s",
 	         n_gpus, size * least_pp, seqs, max, divides ? ", a divisor of the batch" : "");
 	range_pin(&opts->dp, max, divides ? seqs : 0, "--dp", rule, r);
@@ -367,13 +383,15 @@ static void zero_pin(struct degrees *d, const struct space *space, struct refusa
 			d->zero = (struct list){.value = {(uint32_t)want}, .n = 1};
 			return;
 		}
-		snprintf(have + strlen(have), sizeof have - strlen(have), "%s%u", i ? ", " : "", d->zero.value[i]);
+		snprintf(have + strlen(have), sizeof have - strlen(have), "%s%u", i ? ", " : "",
+		         d->zero.value[i]);
 	}
-	refuse(r, "--zero %d: %s %s with this model, precision and optimizer runs ZeRO stage %s", want, space->engine->name,
-	       space->engine->version, have);
+	refuse(r, "--zero %d: %s %s with this model, precision and optimizer runs ZeRO stage %s", want,
+	       space->engine->name, space->engine->version, have);
 }
 
-/* Up to this many layers every number of virtual stages is tried; beyond, up to 8 (powers of two on a large fleet). */
+/* Up to this many layers every number of virtual stages is tried; beyond, up to 8 (powers of two on
+ * a large fleet). */
 static const uint32_t small_model_layers = 16;
 
 static bool is_adam(enum adp_optimizer optimizer)
@@ -384,7 +402,8 @@ static bool is_adam(enum adp_optimizer optimizer)
 /* Can GPUs of the type take part in context parallelism? */
 static bool context_type(const struct space *space, uint32_t type)
 {
-	return adp_flash_available(space->engine, &space->cluster->types[type], space->train->precision);
+	return adp_flash_available(space->engine, &space->cluster->types[type],
+	                           space->train->precision);
 }
 
 static bool context_types(const struct space *space)
@@ -428,12 +447,15 @@ static int degrees_build(struct degrees *d, const struct space *space, struct ad
 	list_pin(&d->tp, &opts->tp, "--tp", rule, &refusals);
 
 	list_add(&d->cp, 1);
-	for (uint32_t cp = 2; engine->context_parallel && context_types(space) && cp <= 64 && train->seq_tokens % (2 * cp) == 0; cp *= 2)
+	for (uint32_t cp = 2; engine->context_parallel && context_types(space) && cp <= 64 &&
+	                      train->seq_tokens % (2 * cp) == 0;
+	     cp *= 2)
 		list_add(&d->cp, cp);
 	list_pin(&d->cp, &opts->cp, "--cp",
 	         !engine->context_parallel ? "this engine has no context parallelism"
-	         : context_types(space)    ? "must be a power of two, and twice it must divide the sequence"
-	                                   : "no GPU of the fleet has a fused attention kernel in this precision",
+	         : context_types(space)
+	             ? "must be a power of two, and twice it must divide the sequence"
+	             : "no GPU of the fleet has a fused attention kernel in this precision",
 	         &refusals);
 
 	list_add(&d->ep, 1);
@@ -451,20 +473,25 @@ static int degrees_build(struct degrees *d, const struct space *space, struct ad
 	for (uint32_t m = 1; m <= 1024 && m <= train->global_batch_seqs; m++)
 		if (train->global_batch_seqs % m == 0)
 			list_add(&d->micro, m);
-	snprintf(rule, sizeof rule, "must divide the global batch of %" PRIu64, train->global_batch_seqs);
+	snprintf(rule, sizeof rule, "must divide the global batch of %" PRIu64,
+	         train->global_batch_seqs);
 	list_pin(&d->micro, &opts->micro_batch, "--micro-batch", rule, &refusals);
 
-	for (uint32_t v = 1; v <= (engine->virtual_pipeline ? space->model->n_layers : 1) && v <= 64; v++)
+	for (uint32_t v = 1; v <= (engine->virtual_pipeline ? space->model->n_layers : 1) && v <= 64;
+	     v++)
 		if (space->model->n_layers <= small_model_layers ||
-		    (v <= 8 && (adp_cluster_n_gpus(space->cluster) <= large_fleet_gpus || (v & (v - 1)) == 0)))
+		    (v <= 8 &&
+		     (adp_cluster_n_gpus(space->cluster) <= large_fleet_gpus || (v & (v - 1)) == 0)))
 			list_add(&d->vpp, v);
 	list_pin(&d->vpp, &opts->vpp, "--vpp",
-	         engine->virtual_pipeline ? "at most 8 virtual stages a rank are tried, and no more than layers"
-	                                  : "this engine has no interleaved schedule",
+	         engine->virtual_pipeline
+	             ? "at most 8 virtual stages a rank are tried, and no more than layers"
+	             : "this engine has no interleaved schedule",
 	         &refusals);
 
 	for (uint32_t z = 0; z < 4; z++)
-		if (zero_mask & (1u << z) && (z == 0 || !engine->zero_needs_adam || is_adam(train->optimizer)) &&
+		if (zero_mask & (1u << z) &&
+		    (z == 0 || !engine->zero_needs_adam || is_adam(train->optimizer)) &&
 		    (z < 2 || ((!engine->zero23_needs_untied || !space->model->tied_embeddings) &&
 		               (engine->zero23_allows_fp16 || train->precision != ADP_PRECISION_FP16))))
 			list_add(&d->zero, z);
@@ -478,18 +505,21 @@ static int degrees_build(struct degrees *d, const struct space *space, struct ad
 	if (opts->sequence_parallel >= 0)
 		d->sp = (struct list){.value = {(uint32_t)opts->sequence_parallel}, .n = 1};
 	if (opts->sequence_parallel > 0 && !sequence_splits(d, train->seq_tokens))
-		refuse(&refusals, "--sequence-parallel on: tensor x context parallel must divide the sequence of %" PRIu64,
-		       train->seq_tokens);
+		refuse(
+			&refusals,
+			"--sequence-parallel on: tensor x context parallel must divide the sequence of %" PRIu64,
+			train->seq_tokens);
 
 	gpu_pins(space, d, &refusals);
 	return refusals.len ? adp_fail(err, ADP_EINVAL, "%s", refusals.text) : ADP_OK;
 }
 
-/* ---- what each shape costs ----------------------------------------------------------------------- */
+/* ---- what each shape costs
+ * ----------------------------------------------------------------------- */
 
 /* A group of n ranks, stride apart in rank order, on GPUs of a class. */
-static struct adp_path class_path(const struct slot_class *cls, const struct adp_gpu_type *gpu, uint32_t n,
-                                  uint32_t stride, uint32_t region_gpus)
+static struct adp_path class_path(const struct slot_class *cls, const struct adp_gpu_type *gpu,
+                                  uint32_t n, uint32_t stride, uint32_t region_gpus)
 {
 	struct adp_path path = {.n_levels = 0};
 	uint32_t inner = 1;
@@ -513,8 +543,8 @@ static double padded_vocab(const struct space *space, uint32_t tp)
 }
 
 /* Elements of one rank: expert parameters apart, the vocabulary padded. */
-static void elements(double *dense, double *expert, const struct space *space, const struct adp_param *params,
-                     uint32_t n, const struct adp_shape *shape)
+static void elements(double *dense, double *expert, const struct space *space,
+                     const struct adp_param *params, uint32_t n, const struct adp_shape *shape)
 {
 	*dense = *expert = 0.0;
 	for (uint32_t i = 0; i < n; i++) {
@@ -538,8 +568,9 @@ static void elements(double *dense, double *expert, const struct space *space, c
 	}
 }
 
-static int shape_build(struct shape_cost *out, const struct space *space, const struct adp_shape *shape,
-                       const struct slots *slots, struct adp_error *err)
+static int shape_build(struct shape_cost *out, const struct space *space,
+                       const struct adp_shape *shape, const struct slots *slots,
+                       struct adp_error *err)
 {
 	const struct adp_model *model = space->model;
 	struct adp_item_time *block, *end;
@@ -548,7 +579,8 @@ static int shape_build(struct shape_cost *out, const struct space *space, const 
 	memset(out, 0, sizeof *out);
 	out->shape = *shape;
 	out->slots = slots;
-	block = adp_arena_calloc(space->arena, (size_t)slots->n_classes * model->n_blocks, sizeof *block);
+	block = adp_arena_calloc(space->arena, (size_t)slots->n_classes * model->n_blocks,
+	                         sizeof *block);
 	end = adp_arena_calloc(space->arena, (size_t)slots->n_classes * N_END_KINDS, sizeof *end);
 	if (!block || !end)
 		return adp_nomem(err);
@@ -570,10 +602,11 @@ static int shape_build(struct shape_cost *out, const struct space *space, const 
 				if (to->fwd_s > 0.0)
 					continue;
 			} else {
-				to = &end[c * N_END_KINDS + (item->kind == ADP_ITEM_EMBEDDING ? KIND_EMBEDDING : KIND_TAIL)];
+				to = &end[c * N_END_KINDS +
+				          (item->kind == ADP_ITEM_EMBEDDING ? KIND_EMBEDDING : KIND_TAIL)];
 			}
-			rc = adp_item_time(&t, space->tables, space->engine, model, item, space->train, shape, gpu,
-			                   cls->speed_frac, &tp, &cp, &ep, err);
+			rc = adp_item_time(&t, space->tables, space->engine, model, item, space->train, shape,
+			                   gpu, cls->speed_frac, &tp, &cp, &ep, err);
 			if (rc != ADP_OK)
 				return rc;
 			to->rel_error = fmax(to->rel_error, t.rel_error);
@@ -592,8 +625,9 @@ static int shape_build(struct shape_cost *out, const struct space *space, const 
 	}
 	out->block = block;
 	out->end = end;
-	out->send_bytes = (double)shape->micro_batch_seqs * (double)space->train->seq_tokens / shape->cp *
-	                  (double)model->hidden * (space->train->precision <= ADP_PRECISION_TF32 ? 4.0 : 2.0) /
+	out->send_bytes = (double)shape->micro_batch_seqs * (double)space->train->seq_tokens /
+	                  shape->cp * (double)model->hidden *
+	                  (space->train->precision <= ADP_PRECISION_TF32 ? 4.0 : 2.0) /
 	                  (shape->sequence_parallel ? shape->tp : 1.0);
 	for (uint32_t i = 0; i < model->n_items; i++) {
 		const struct adp_item *item = &model->items[i];
@@ -601,7 +635,8 @@ static int shape_build(struct shape_cost *out, const struct space *space, const 
 		if (item->kind == ADP_ITEM_BLOCK) {
 			uint32_t k = (uint32_t)(item->block - model->blocks);
 
-			elements(&out->block_elems[k], &out->block_expert_elems[k], space, item->params, item->n_params, shape);
+			elements(&out->block_elems[k], &out->block_expert_elems[k], space, item->params,
+			         item->n_params, shape);
 		} else {
 			double dense;
 
@@ -612,8 +647,8 @@ static int shape_build(struct shape_cost *out, const struct space *space, const 
 	return ADP_OK;
 }
 
-static const struct slots *slots_of(struct space *space, struct slots *all, uint32_t size, struct adp_error *err,
-                                    int *rc)
+static const struct slots *slots_of(struct space *space, struct slots *all, uint32_t size,
+                                    struct adp_error *err, int *rc)
 {
 	for (uint32_t i = 0; i < space->n_slots; i++)
 		if (all[i].size == size)
@@ -655,18 +690,23 @@ static int shapes_build(struct space *space, const struct degrees *d, struct adp
 				for (uint32_t x = 0; x < 2; x++)
 					for (uint32_t s = 0; s < d->sp.n; s++)
 						for (uint32_t m = 0; m < d->micro.n; m++) {
-							struct adp_shape shape = {
-							    .tp = tp, .cp = cp, .ep = d->ep.value[e], .etp = x ? 1 : tp,
-							    .sequence_parallel = d->sp.value[s], .micro_batch_seqs = d->micro.value[m],
-							    .precision = space->train->precision};
-							bool moe = space->model->n_blocks && space->model->blocks[space->model->n_blocks - 1].n_experts;
+							struct adp_shape shape = {.tp = tp,
+							                          .cp = cp,
+							                          .ep = d->ep.value[e],
+							                          .etp = x ? 1 : tp,
+							                          .sequence_parallel = d->sp.value[s],
+							                          .micro_batch_seqs = d->micro.value[m],
+							                          .precision = space->train->precision};
+							bool moe = space->model->n_blocks &&
+							           space->model->blocks[space->model->n_blocks - 1].n_experts;
 
 							/* the experts' own TP: 1 only where it differs and the engine can */
 							if (x && (tp == 1 || !moe || !space->engine->expert_tensor_parallel))
 								continue;
 							if (tp == 1 && shape.sequence_parallel && d->sp.n > 1)
 								continue;
-							if (tp > 1 && moe && space->engine->moe_tp_needs_sp && !shape.sequence_parallel) {
+							if (tp > 1 && moe && space->engine->moe_tp_needs_sp &&
+							    !shape.sequence_parallel) {
 								space->n_refused++;
 								continue;
 							}
@@ -691,18 +731,22 @@ static int shapes_build(struct space *space, const struct degrees *d, struct adp
 	space->slots = all;
 	space->shapes = shapes;
 	if (space->n_shapes == 0 && uneven_sequence)
-		return adp_fail(err, ADP_EINFEASIBLE,
-		                "--seq %" PRIu64 ": sequence parallelism needs a tensor x context parallel size that divides it",
-		                space->train->seq_tokens);
+		return adp_fail(
+			err, ADP_EINFEASIBLE,
+			"--seq %" PRIu64
+			": sequence parallelism needs a tensor x context parallel size that divides it",
+			space->train->seq_tokens);
 	if (space->n_shapes == 0)
-		return adp_fail(err, ADP_EINFEASIBLE,
-		                "no tensor x context parallel group fits the fleet: the smallest allowed needs %u GPUs of one type "
-		                "in one node or in whole nodes",
-		                d->tp.value[0] * d->cp.value[0]);
+		return adp_fail(
+			err, ADP_EINFEASIBLE,
+			"no tensor x context parallel group fits the fleet: the smallest allowed needs %u GPUs of one type "
+			"in one node or in whole nodes",
+			d->tp.value[0] * d->cp.value[0]);
 	return ADP_OK;
 }
 
-/* ---- units ------------------------------------------------------------------------------------- */
+/* ---- units -------------------------------------------------------------------------------------
+ */
 
 static int unit_compare(const void *a, const void *b)
 {
@@ -732,20 +776,25 @@ static int units_build(struct space *space, const struct degrees *d, struct adp_
 		return adp_nomem(err);
 	if (want >= 0 && !(engine->recompute_mask & (1u << want)))
 		return adp_fail(err, ADP_EINVAL, "--recompute %s: %s %s does not offer it",
-		                adp_recompute_name((enum adp_recompute)want), engine->name, engine->version);
+		                adp_recompute_name((enum adp_recompute)want), engine->name,
+		                engine->version);
 	for (uint32_t s = 0; s < space->n_shapes; s++)
 		for (uint32_t z = 0; z < d->zero.n; z++)
 			for (uint32_t v = 0; v < d->vpp.n; v++)
 				for (int r = -1; r < ADP_N_RECOMPUTE; r++)
 					for (int h = 0; h < 2; h++) {
-						struct unit u = {.shape = s, .recompute = r, .zero_stage = d->zero.value[z],
-						                 .vpp = d->vpp.value[v], .hybrid = h};
+						struct unit u = {.shape = s,
+						                 .recompute = r,
+						                 .zero_stage = d->zero.value[z],
+						                 .vpp = d->vpp.value[v],
+						                 .hybrid = h};
 
 						if (h && (!engine->hsdp || u.zero_stage < 2))
 							continue;
 						if (want >= 0 ? r != want
-						              : engine->recompute_per_stage ? r != -1
-						                                            : r < 0 || !(engine->recompute_mask & (1u << r)))
+						    : engine->recompute_per_stage
+						        ? r != -1
+						        : r < 0 || !(engine->recompute_mask & (1u << r)))
 							continue;
 						u.bound_s = unit_bound(space, &u);
 						units[space->n_units++] = u;
@@ -756,25 +805,32 @@ static int units_build(struct space *space, const struct degrees *d, struct adp_
 }
 
 int space_build(struct space *out, const struct adp_model *model, const struct adp_cluster *cluster,
-                const struct adp_engine *engine, const struct adp_tables *tables, const struct adp_train *train,
-                const struct adp_search_opts *opts, struct adp_arena *arena, const struct search_knobs *knobs,
-                struct adp_error *err)
+                const struct adp_engine *engine, const struct adp_tables *tables,
+                const struct adp_train *train, const struct adp_search_opts *opts,
+                struct adp_arena *arena, const struct search_knobs *knobs, struct adp_error *err)
 {
 	struct degrees degrees;
 	uint32_t *before;
 	int rc;
 
-	*out = (struct space){.model = model, .cluster = cluster, .engine = engine, .tables = tables, .train = train,
-	                      .opts = opts, .arena = arena, .memory_scale = knobs->memory_scale,
-	                      .max_slots_gpus = opts->gpus.max ? (double)opts->gpus.max : (double)INFINITY};
+	*out = (struct space){.model = model,
+	                      .cluster = cluster,
+	                      .engine = engine,
+	                      .tables = tables,
+	                      .train = train,
+	                      .opts = opts,
+	                      .arena = arena,
+	                      .memory_scale = knobs->memory_scale,
+	                      .max_slots_gpus = opts->gpus.max ? (double)opts->gpus.max
+	                                                       : (double)INFINITY};
 	if (train->global_batch_seqs == 0 || train->seq_tokens == 0)
 		return adp_fail(err, ADP_EINVAL, "global batch and sequence length must be at least 1");
 	if (model->n_blocks > ADP_SEARCH_MAX_BLOCKS)
-		return adp_fail(err, ADP_ELIMIT, "%s has %u kinds of blocks; at most %d are supported", model->name,
-		                model->n_blocks, ADP_SEARCH_MAX_BLOCKS);
+		return adp_fail(err, ADP_ELIMIT, "%s has %u kinds of blocks; at most %d are supported",
+		                model->name, model->n_blocks, ADP_SEARCH_MAX_BLOCKS);
 	if (model->n_layers > ADP_SEARCH_MAX_LAYERS)
-		return adp_fail(err, ADP_ELIMIT, "%s has %u layers; at most %d are supported", model->name, model->n_layers,
-		                ADP_SEARCH_MAX_LAYERS);
+		return adp_fail(err, ADP_ELIMIT, "%s has %u layers; at most %d are supported", model->name,
+		                model->n_layers, ADP_SEARCH_MAX_LAYERS);
 	if (!(engine->precision_mask & (1u << train->precision)))
 		return adp_fail(err, ADP_EINVAL, "--precision %s: %s %s does not train in it",
 		                adp_precision_name(train->precision), engine->name, engine->version);
@@ -783,7 +839,8 @@ int space_build(struct space *out, const struct adp_model *model, const struct a
 		rc = degrees_build(&degrees, out, err);
 	if (rc != ADP_OK)
 		return rc;
-	before = adp_arena_calloc(arena, (size_t)model->n_blocks * (model->n_layers + 1), sizeof *before);
+	before = adp_arena_calloc(arena, (size_t)model->n_blocks * (model->n_layers + 1),
+	                          sizeof *before);
 	if (!before)
 		return adp_nomem(err);
 	for (uint32_t i = 0; i < model->n_items; i++) {
@@ -793,10 +850,13 @@ int space_build(struct space *out, const struct adp_model *model, const struct a
 			continue;
 		for (uint32_t k = 0; k < model->n_blocks; k++)
 			before[k * (model->n_layers + 1) + item->layer + 1] =
-			    before[k * (model->n_layers + 1) + item->layer] + (item->block == &model->blocks[k]);
+				before[k * (model->n_layers + 1) + item->layer] +
+				(item->block == &model->blocks[k]);
 	}
 	out->n_before = before;
-	out->tolerance_frac = fmax(knobs->tolerance_frac, adp_cluster_n_gpus(cluster) > large_fleet_gpus ? large_fleet_tolerance : 0.0);
+	out->tolerance_frac = fmax(knobs->tolerance_frac, adp_cluster_n_gpus(cluster) > large_fleet_gpus
+	                                                      ? large_fleet_tolerance
+	                                                      : 0.0);
 	rc = shapes_build(out, &degrees, err);
 	return rc == ADP_OK ? units_build(out, &degrees, err) : rc;
 }

@@ -7,10 +7,12 @@
 /* Recurrence operations that may go into one composition's splits beyond the min-max partition. */
 static const double split_budget_ops = 400e3;
 
-/* ---- what one stage alone costs the step ------------------------------------------------------ */
+/* ---- what one stage alone costs the step ------------------------------------------------------
+ */
 
 /* Forward and backward of layers [a, b) on stage s, per micro-batch, for each kind of replica. */
-static void stage_times(double *t, const struct evaluator *ev, uint32_t s, uint32_t a, uint32_t b, uint8_t recompute)
+static void stage_times(double *t, const struct evaluator *ev, uint32_t s, uint32_t a, uint32_t b,
+                        uint8_t recompute)
 {
 	for (uint32_t k = 0; k < ev->n_kinds; k++) {
 		size_t at = (size_t)k * ev->pp + s;
@@ -19,15 +21,17 @@ static void stage_times(double *t, const struct evaluator *ev, uint32_t s, uint3
 		for (uint32_t i = 0; i < ev->n_blocks; i++) {
 			const uint32_t *before = &ev->space->n_before[i * (ev->n_layers + 1)];
 
-			t[k] += (before[b] - before[a]) * (ev->fwd[at * ev->n_blocks + i] +
-			                                   ev->bwd[(at * ADP_N_RECOMPUTE + recompute) * ev->n_blocks + i]);
+			t[k] += (before[b] - before[a]) *
+			        (ev->fwd[at * ev->n_blocks + i] +
+			         ev->bwd[(at * ADP_N_RECOMPUTE + recompute) * ev->n_blocks + i]);
 		}
 	}
 }
 
 /*
- * No step is shorter than the work of any one stage, t[k] for a micro-batch of kind k, after what keeps it waiting, wait[k]
- * (NULL: nothing). Unequal counts n_k <= (T - wait_k) / t_k must add up to all micro-batches.
+ * No step is shorter than the work of any one stage, t[k] for a micro-batch of kind k, after what
+ * keeps it waiting, wait[k] (NULL: nothing). Unequal counts n_k <= (T - wait_k) / t_k must add up
+ * to all micro-batches.
  */
 static double work_end(const struct evaluator *ev, const double *t, const double *wait)
 {
@@ -43,8 +47,8 @@ static double work_end(const struct evaluator *ev, const double *t, const double
 	return ev->equal || !isfinite(rate) ? longest : fmax(longest, sum / rate);
 }
 
-static double stage_load(const struct evaluator *ev, uint32_t s, uint32_t a, uint32_t b, uint8_t recompute,
-                         double *least_s)
+static double stage_load(const struct evaluator *ev, uint32_t s, uint32_t a, uint32_t b,
+                         uint8_t recompute, double *least_s)
 {
 	double t[ADP_SEARCH_MAX_KINDS];
 
@@ -57,12 +61,14 @@ static double stage_load(const struct evaluator *ev, uint32_t s, uint32_t a, uin
 	return work_end(ev, t, NULL);
 }
 
-static bool stage_ok(struct evaluator *ev, uint32_t s, uint32_t a, uint32_t b, double limit, uint8_t *recompute)
+static bool stage_ok(struct evaluator *ev, uint32_t s, uint32_t a, uint32_t b, double limit,
+                     uint8_t *recompute)
 {
 	uint8_t first = ev->recompute_order[0];
 
 	/* the cheap test first */
-	return stage_load(ev, s, a, b, first, NULL) <= limit && stage_recompute(ev, s, a, b, recompute) &&
+	return stage_load(ev, s, a, b, first, NULL) <= limit &&
+	       stage_recompute(ev, s, a, b, recompute) &&
 	       (*recompute == first || stage_load(ev, s, a, b, *recompute, NULL) <= limit);
 }
 
@@ -81,9 +87,9 @@ static uint32_t stage_most(const struct evaluator *ev, uint32_t s, uint32_t a)
 }
 
 /*
- * The longest prefix for each stage in turn. All limits are monotone in the set of layers, so if any
- * contiguous split keeps every load within the limit, this one does. "All on the first stage, none on
- * the last" is fine: ends may be empty.
+ * The longest prefix for each stage in turn. All limits are monotone in the set of layers, so if
+ * any contiguous split keeps every load within the limit, this one does. "All on the first stage,
+ * none on the last" is fine: ends may be empty.
  */
 static bool greedy(struct evaluator *ev, double limit, struct split *split)
 {
@@ -113,7 +119,8 @@ static bool greedy(struct evaluator *ev, double limit, struct split *split)
 	return true;
 }
 
-/* ---- candidates ----------------------------------------------------------------------------------- */
+/* ---- candidates
+ * ----------------------------------------------------------------------------------- */
 
 bool candidate_better(const struct candidate *a, const struct candidate *b)
 {
@@ -145,8 +152,8 @@ bool candidate_better(const struct candidate *a, const struct candidate *b)
 	return false;
 }
 
-static void weigh(struct candidate *best, struct counts *counts, struct evaluator *ev, const struct split *split,
-                  double *step_s)
+static void weigh(struct candidate *best, struct counts *counts, struct evaluator *ev,
+                  const struct split *split, double *step_s)
 {
 	struct candidate c;
 
@@ -172,7 +179,8 @@ static void weigh(struct candidate *best, struct counts *counts, struct evaluato
 		*best = c;
 }
 
-/* ---- all splits within a budget ---------------------------------------------------------------------- */
+/* ---- all splits within a budget
+ * ---------------------------------------------------------------------- */
 
 struct descent {
 	struct candidate *best;
@@ -183,13 +191,15 @@ struct descent {
 	bool plain;  /* 1F1B with at least as many micro-batches as stages in every replica */
 	bool simple; /* and one kind of replica */
 	uint32_t cap[ADP_SEARCH_MAX_PIPE], cap_after[ADP_SEARCH_MAX_PIPE + 1];
-	double ends_s[ADP_SEARCH_MAX_PIPE], layer_s[ADP_SEARCH_MAX_PIPE]; /* per micro-batch, at least */
-	double pass_after[ADP_SEARCH_MAX_PIPE + 1]; /* ends of the stages from s on */
+	double ends_s[ADP_SEARCH_MAX_PIPE],
+		layer_s[ADP_SEARCH_MAX_PIPE];               /* per micro-batch, at least */
+	double pass_after[ADP_SEARCH_MAX_PIPE + 1];     /* ends of the stages from s on */
 	double cheapest_after[ADP_SEARCH_MAX_PIPE + 1]; /* layer time of the stages from s on */
 	int64_t leaves, nodes;
 };
 
-/* Room and shortest times of each stage, whatever layers it would get: the cheapest kind of block counts. */
+/* Room and shortest times of each stage, whatever layers it would get: the cheapest kind of block
+ * counts. */
 static void caps(struct descent *d)
 {
 	struct evaluator *ev = d->ev;
@@ -219,11 +229,13 @@ static void caps(struct descent *d)
 	}
 }
 
-/* Forwards of chunks that a rank runs before its first backward (Narayanan et al. 2021, schedules of Megatron-LM). */
+/* Forwards of chunks that a rank runs before its first backward (Narayanan et al. 2021, schedules
+ * of Megatron-LM). */
 static double warm_up(const struct evaluator *ev, uint32_t s)
 {
 	double all = (double)ev->n_equal * ev->vpp;
-	double n = ev->vpp == 1 ? ev->pp - s : 2.0 * (ev->pp - s - 1) + (double)(ev->vpp - 1) * ev->pp + 1.0;
+	double n = ev->vpp == 1 ? ev->pp - s
+	                        : 2.0 * (ev->pp - s - 1) + (double)(ev->vpp - 1) * ev->pp + 1.0;
 
 	return n < all ? n : all;
 }
@@ -252,12 +264,13 @@ static double least_fill(const struct descent *d, const double *coef)
 }
 
 /*
- * A bound on every split that beats the best, for equal replicas; the cheapest kind of block stands for all. Rank m starts its first backward
- * when one micro-batch has passed all forwards and the backwards behind m; what it has done by then are its warm-up
- * forwards; the rest of its own work follows, and the backwards before it:
- *   T >= sum f + n t_m - warm_m f_m / v + sum of b_i / v over i != m.
- * The right side is linear in the layers; so is its mean over the ranks, weighted by their speed, and
- * the least value under the caps puts layers where they cost least. Uneven chunks cost up to (v - 1) / v layers each.
+ * A bound on every split that beats the best, for equal replicas; the cheapest kind of block stands
+ * for all. Rank m starts its first backward when one micro-batch has passed all forwards and the
+ * backwards behind m; what it has done by then are its warm-up forwards; the rest of its own work
+ * follows, and the backwards before it: T >= sum f + n t_m - warm_m f_m / v + sum of b_i / v over i
+ * != m. The right side is linear in the layers; so is its mean over the ranks, weighted by their
+ * speed, and the least value under the caps puts layers where they cost least. Uneven chunks cost
+ * up to (v - 1) / v layers each.
  */
 static double mean_bound(const struct descent *d)
 {
@@ -267,14 +280,18 @@ static double mean_bound(const struct descent *d)
 	uint8_t r = ev->recompute_order[0];
 
 	for (uint32_t s = 0; s < ev->pp; s++)
-		speed += 1.0 / (ev->fwd[s * ev->n_blocks] + ev->bwd[(s * ADP_N_RECOMPUTE + r) * ev->n_blocks]);
+		speed += 1.0 /
+		         (ev->fwd[s * ev->n_blocks] + ev->bwd[(s * ADP_N_RECOMPUTE + r) * ev->n_blocks]);
 	for (uint32_t s = 0; s < ev->pp; s++) {
 		double warm = warm_up(ev, s), most_f = 0.0, most_b = 0.0;
-		double w = 1.0 / (ev->fwd[s * ev->n_blocks] + ev->bwd[(s * ADP_N_RECOMPUTE + r) * ev->n_blocks]) / speed;
+		double w = 1.0 /
+		           (ev->fwd[s * ev->n_blocks] + ev->bwd[(s * ADP_N_RECOMPUTE + r) * ev->n_blocks]) /
+		           speed;
 
 		coef[s] = INFINITY;
 		for (uint32_t i = 0; i < ev->n_blocks; i++) {
-			double f = ev->fwd[s * ev->n_blocks + i], b = ev->bwd[(s * ADP_N_RECOMPUTE + r) * ev->n_blocks + i];
+			double f = ev->fwd[s * ev->n_blocks + i],
+				   b = ev->bwd[(s * ADP_N_RECOMPUTE + r) * ev->n_blocks + i];
 
 			coef[s] = fmin(coef[s], f + (1.0 - w) * b / v + w * (n * (f + b) - warm * f / v));
 			most_f = fmax(most_f, f);
@@ -282,17 +299,20 @@ static double mean_bound(const struct descent *d)
 		}
 		bound -= w * warm * (v - 1.0) / v * most_f + (1.0 - w) * (v - 1.0) / v * most_b;
 		if (s == 0 || s == last)
-			bound += ev->end_fwd[s] + w * (n * (ev->end_fwd[s] + ev->end_bwd[s]) - warm * ev->end_fwd[s]) +
+			bound += ev->end_fwd[s] +
+			         w * (n * (ev->end_fwd[s] + ev->end_bwd[s]) - warm * ev->end_fwd[s]) +
 			         (1.0 - w) * ev->end_bwd[s];
 	}
 	return bound + least_fill(d, coef) + ev->min_rest_s;
 }
 
-/* The same from the slowest rank alone, which takes at least slowest_s for a micro-batch, wherever it stands. */
+/* The same from the slowest rank alone, which takes at least slowest_s for a micro-batch, wherever
+ * it stands. */
 static double slowest_bound(const struct descent *d, double slowest_s)
 {
 	const struct evaluator *ev = d->ev;
-	double v = ev->vpp, coef[ADP_SEARCH_MAX_PIPE], warm = 0.0, most_f = 0.0, rounding = 0.0, ends = 0.0, own;
+	double v = ev->vpp, coef[ADP_SEARCH_MAX_PIPE], warm = 0.0, most_f = 0.0, rounding = 0.0,
+		   ends = 0.0, own;
 	uint8_t r = ev->recompute_order[0];
 
 	for (uint32_t s = 0; s < ev->pp; s++) {
@@ -300,7 +320,8 @@ static double slowest_bound(const struct descent *d, double slowest_s)
 
 		coef[s] = INFINITY;
 		for (uint32_t i = 0; i < ev->n_blocks; i++) {
-			double f = ev->fwd[s * ev->n_blocks + i], b = ev->bwd[(s * ADP_N_RECOMPUTE + r) * ev->n_blocks + i];
+			double f = ev->fwd[s * ev->n_blocks + i],
+				   b = ev->bwd[(s * ADP_N_RECOMPUTE + r) * ev->n_blocks + i];
 
 			coef[s] = fmin(coef[s], f + b / v);
 			most_f = fmax(most_f, f);
@@ -312,7 +333,8 @@ static double slowest_bound(const struct descent *d, double slowest_s)
 	}
 	rounding += (v - 1.0) / v * warm * most_f + warm * ev->end_excess_s / v;
 	own = ev->n_equal - ((warm - 1.0) * ev->fwd_share + 1.0) / v;
-	return own > 0.0 ? least_fill(d, coef) + ends - rounding + own * slowest_s + ev->min_rest_s : 0.0;
+	return own > 0.0 ? least_fill(d, coef) + ends - rounding + own * slowest_s + ev->min_rest_s
+	                 : 0.0;
 }
 
 /* Forward time of n layers on a stage, at least. */
@@ -324,26 +346,30 @@ static double least_forward(const struct evaluator *ev, uint32_t kind, uint32_t 
 }
 
 /*
- * Largest time of one micro-batch in the stages before s, with a layers placed, from which the rest can still be placed
- * within the limit, for n micro-batches on replicas of one kind: ev->most_head[s][a]. The head is all that the
- * stages before tell those after, and a smaller one is never worse, so the table is exact for what descend() checks.
- * False when nothing keeps the limit.
+ * Largest time of one micro-batch in the stages before s, with a layers placed, from which the rest
+ * can still be placed within the limit, for n micro-batches on replicas of one kind:
+ * ev->most_head[s][a]. The head is all that the stages before tell those after, and a smaller one
+ * is never worse, so the table is exact for what descend() checks. False when nothing keeps the
+ * limit.
  */
 static bool head_table(struct descent *d, uint32_t kind, uint32_t n_micro, double limit)
 {
 	struct evaluator *ev = d->ev;
 	uint32_t n_layers = ev->n_layers, width = n_layers + 1;
 	double t[ADP_SEARCH_MAX_KINDS], ends_after = 0.0;
-	double rest_s[ADP_SEARCH_MAX_LAYERS + 1]; /* layers from a on, all on the best of the stages after s */
+	double rest_s[ADP_SEARCH_MAX_LAYERS +
+	              1]; /* layers from a on, all on the best of the stages after s */
 
-	limit -= ev->min_rest_s + least_exposed(ev, 0, d->cap_after[1] < n_layers ? n_layers - d->cap_after[1] : 0);
+	limit -= ev->min_rest_s +
+	         least_exposed(ev, 0, d->cap_after[1] < n_layers ? n_layers - d->cap_after[1] : 0);
 	for (uint32_t a = 0; a <= n_layers; a++) {
 		ev->most_head[ev->pp * width + a] = a == n_layers ? INFINITY : -INFINITY;
 		rest_s[a] = a == n_layers ? 0.0 : INFINITY;
 	}
 	for (uint32_t s = ev->pp; s-- > 0;) {
 		double time_s[ADP_SEARCH_MAX_LAYERS + 1], ends_s;
-		uint32_t n_known = stage_least(ev, s); /* times below this are known, and the same wherever the layers start */
+		uint32_t n_known = stage_least(
+			ev, s); /* times below this are known, and the same wherever the layers start */
 
 		for (uint32_t a = 0; a <= n_layers; a++) {
 			double head = -INFINITY;
@@ -368,7 +394,8 @@ static bool head_table(struct descent *d, uint32_t kind, uint32_t n_micro, doubl
 					continue;
 				if (s + 1 < ev->pp)
 					after = fmax(0.0, ends_after + rest_s[a + n] -
-					                      (ev->pp - 1 - s) * (time_s[n] * ev->fwd_share + ev->end_excess_s));
+					                      (ev->pp - 1 - s) *
+					                          (time_s[n] * ev->fwd_share + ev->end_excess_s));
 				own = limit - n_micro * time_s[n] - after;
 				head = fmax(head, own < next ? own : next);
 			}
@@ -404,7 +431,8 @@ static uint32_t kind_most(struct descent *d, uint32_t kind, double limit)
 	return lo;
 }
 
-/* Could any split keep the limit? Kinds of replica are asked one by one, each with a split of its own. */
+/* Could any split keep the limit? Kinds of replica are asked one by one, each with a split of its
+ * own. */
 static bool limit_possible(struct descent *d, double limit)
 {
 	struct evaluator *ev = d->ev;
@@ -426,8 +454,9 @@ static bool limit_possible(struct descent *d, double limit)
 }
 
 /*
- * Several kinds of replica: each by itself at its own best split gives a law T_k >= base_k + n_k tau_k; the counts must
- * add up. tau_k: least bottleneck with whole layers; base_k: the pass through the other stages.
+ * Several kinds of replica: each by itself at its own best split gives a law T_k >= base_k + n_k
+ * tau_k; the counts must add up. tau_k: least bottleneck with whole layers; base_k: the pass
+ * through the other stages.
  */
 static double kinds_bound(const struct descent *d)
 {
@@ -453,7 +482,9 @@ static double kinds_bound(const struct descent *d)
 				size_t at = (size_t)k * ev->pp + s;
 				double e = ev->end_fwd[at] + ev->end_bwd[at];
 
-				room += mid < e ? -INFINITY : floor((mid - e) / (ev->fwd[at] + ev->bwd[at * ADP_N_RECOMPUTE + r]));
+				room += mid < e
+				            ? -INFINITY
+				            : floor((mid - e) / (ev->fwd[at] + ev->bwd[at * ADP_N_RECOMPUTE + r]));
 			}
 			if (room >= ev->n_layers)
 				hi = mid;
@@ -488,7 +519,8 @@ static void weigh_if_close(struct descent *d)
 
 	if (ev->equal && ev->n_kinds == 1) {
 		split_stages(ev, &d->split, 0);
-		if (adp_pipeline_bound(ev->stages, ev->pp, ev->vpp, ev->n_equal) + ev->min_rest_s >= cut_s(ev->space, d->best)) {
+		if (adp_pipeline_bound(ev->stages, ev->pp, ev->vpp, ev->n_equal) + ev->min_rest_s >=
+		    cut_s(ev->space, d->best)) {
 			d->counts->bounded++;
 			return;
 		}
@@ -497,13 +529,15 @@ static void weigh_if_close(struct descent *d)
 	weigh(d->best, d->counts, ev, &d->split, &step_s);
 }
 
-/* What the stages before have settled, for each kind: the time of one micro-batch in them, and its forward part. */
+/* What the stages before have settled, for each kind: the time of one micro-batch in them, and its
+ * forward part. */
 struct heads {
 	double all_s[ADP_SEARCH_MAX_KINDS], fwd_s[ADP_SEARCH_MAX_KINDS];
 };
 
 /* False when the budget ran out. first_rest_s: what follows the last backward of stage 0. */
-static bool descend(struct descent *d, uint32_t s, uint32_t a, const struct heads *heads, double first_rest_s)
+static bool descend(struct descent *d, uint32_t s, uint32_t a, const struct heads *heads,
+                    double first_rest_s)
 {
 	struct evaluator *ev = d->ev;
 	uint32_t left = ev->n_layers - a, most, least;
@@ -536,7 +570,8 @@ static bool descend(struct descent *d, uint32_t s, uint32_t a, const struct head
 		for (uint32_t k = 0; k < ev->n_kinds; k++) {
 			double after = 0.0;
 
-			/* the stages after s keep it waiting, less what it can do meanwhile: its warm-up forwards */
+			/* the stages after s keep it waiting, less what it can do meanwhile: its warm-up
+			 * forwards */
 			if (d->plain && s + 1 < ev->pp)
 				after = fmax(0.0, d->pass_after[s + 1] + (left - n) * d->cheapest_after[s + 1] -
 				                      (ev->pp - 1 - s) * (t[k] * ev->fwd_share + ev->end_excess_s));
@@ -550,7 +585,8 @@ static bool descend(struct descent *d, uint32_t s, uint32_t a, const struct head
 		rest_s = least_exposed(ev, s, n);
 		if (s == 0)
 			first_rest_s = rest_s;
-		if (work_end(ev, t, wait) + first_rest_s > limit || work_end(ev, t, wait_fwd) + rest_s > limit)
+		if (work_end(ev, t, wait) + first_rest_s > limit ||
+		    work_end(ev, t, wait_fwd) + rest_s > limit)
 			continue;
 		d->split.n_layers[s] = n;
 		d->split.recompute[s] = r;
@@ -585,17 +621,19 @@ static bool descend_interleaved(struct descent *d, uint32_t s, uint32_t left)
 	return true;
 }
 
-/* ---- one layer at a time ------------------------------------------------------------------------------- */
+/* ---- one layer at a time
+ * ------------------------------------------------------------------------------- */
 
-static void exchange(struct candidate *best, struct counts *counts, struct evaluator *ev, struct split *split,
-                     double step_s, double *ops, double ops_each)
+static void exchange(struct candidate *best, struct counts *counts, struct evaluator *ev,
+                     struct split *split, double step_s, double *ops, double ops_each)
 {
 	bool moved = true;
 
 	while (moved && *ops > 0.0) {
 		moved = false;
 		for (uint32_t from = 0; from < ev->pp && !moved; from++) {
-			if (split->n_layers[from] <= stage_least(ev, from) || (ev->vpp > 1 && split->n_layers[from] <= 1))
+			if (split->n_layers[from] <= stage_least(ev, from) ||
+			    (ev->vpp > 1 && split->n_layers[from] <= 1))
 				continue;
 			for (uint32_t to = 0; to < ev->pp && !moved && *ops > 0.0; to++) {
 				struct split next = *split;
@@ -672,7 +710,8 @@ static double linear_bounds(struct descent *d, double lo)
 	return fmax(mean_bound(d), slowest_bound(d, lo / ev->n_equal)) + least_exposed(ev, 0, least);
 }
 
-/* The split that is given rather than searched: the same number of layers on each stage, or all on one. */
+/* The split that is given rather than searched: the same number of layers on each stage, or all on
+ * one. */
 static bool given_split(struct candidate *best, struct counts *counts, struct evaluator *ev)
 {
 	const struct space *space = ev->space;
@@ -681,7 +720,8 @@ static bool given_split(struct candidate *best, struct counts *counts, struct ev
 
 	if (!space->opts->equal_layers && space->engine->uneven_layers && ev->pp > 1)
 		return false;
-	if ((space->engine->uneven_layers || ev->n_layers % (ev->pp * ev->vpp) == 0) && even(ev, &split))
+	if ((space->engine->uneven_layers || ev->n_layers % (ev->pp * ev->vpp) == 0) &&
+	    even(ev, &split))
 		weigh(best, counts, ev, &split, &step_s);
 	else
 		counts->bounded++;
@@ -700,7 +740,8 @@ static bool scattered(const struct evaluator *ev)
 	return ev->vpp > 1 && ev->n_blocks > 1;
 }
 
-static void descent_init(struct descent *d, struct candidate *best, struct counts *counts, struct evaluator *ev)
+static void descent_init(struct descent *d, struct candidate *best, struct counts *counts,
+                         struct evaluator *ev)
 {
 	memset(d, 0, sizeof *d);
 	d->best = best;
@@ -713,7 +754,8 @@ static void descent_init(struct descent *d, struct candidate *best, struct count
 	d->nodes = 100000;
 }
 
-/* Min-max partition by bisection; false: no split beats the best. *lo_s: no split has a smaller load. */
+/* Min-max partition by bisection; false: no split beats the best. *lo_s: no split has a smaller
+ * load. */
 static bool partition(struct evaluator *ev, struct split *split, double *lo_s, double hi)
 {
 	struct split trial;
@@ -749,8 +791,9 @@ static bool partition(struct evaluator *ev, struct split *split, double *lo_s, d
 	return true;
 }
 
-int composition_try(struct candidate *best, struct counts *counts, struct evaluator *ev, const struct unit *unit,
-                    const struct composition *comp, double *bound_s, bool *open, struct adp_error *err)
+int composition_try(struct candidate *best, struct counts *counts, struct evaluator *ev,
+                    const struct unit *unit, const struct composition *comp, double *bound_s,
+                    bool *open, struct adp_error *err)
 {
 	struct descent d;
 	struct split split;
@@ -797,8 +840,9 @@ int composition_try(struct candidate *best, struct counts *counts, struct evalua
 	return ADP_OK;
 }
 
-int composition_finish(struct candidate *best, struct counts *counts, struct evaluator *ev, const struct unit *unit,
-                       const struct composition *comp, double bound_s, struct adp_error *err)
+int composition_finish(struct candidate *best, struct counts *counts, struct evaluator *ev,
+                       const struct unit *unit, const struct composition *comp, double bound_s,
+                       struct adp_error *err)
 {
 	struct descent d;
 	struct split split;

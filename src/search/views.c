@@ -6,9 +6,10 @@
 #include "search/internal.h"
 
 /*
- * Slots of a type are handed out best first, and what is best depends on the plan: a node that is faster but has a
- * slow network can come before the nodes a plan would do better on. So where nodes of a type differ, small fleets
- * are searched again with fewer nodes of each kind. A fleet's answer is then never worse than that of a part of it.
+ * Slots of a type are handed out best first, and what is best depends on the plan: a node that is
+ * faster but has a slow network can come before the nodes a plan would do better on. So where nodes
+ * of a type differ, small fleets are searched again with fewer nodes of each kind. A fleet's answer
+ * is then never worse than that of a part of it.
  */
 
 enum { VIEW_MAX_GPUS = 64, VIEW_MAX_KINDS = 16, VIEWS_MAX = 256 };
@@ -45,9 +46,9 @@ static bool nodes_equal(const struct adp_node *a, const struct adp_node *b)
 {
 	double x[VIEW_MAX_GPUS], y[VIEW_MAX_GPUS];
 
-	if (a->type != b->type || a->n_gpus != b->n_gpus || a->rack != b->rack || a->spine != b->spine ||
-	    a->gpus_per_root != b->gpus_per_root || !links_equal(&a->gpu_link, &b->gpu_link) ||
-	    !links_equal(&a->nic, &b->nic))
+	if (a->type != b->type || a->n_gpus != b->n_gpus || a->rack != b->rack ||
+	    a->spine != b->spine || a->gpus_per_root != b->gpus_per_root ||
+	    !links_equal(&a->gpu_link, &b->gpu_link) || !links_equal(&a->nic, &b->nic))
 		return false;
 	memcpy(x, a->gpu_speed_frac, a->n_gpus * sizeof *x);
 	memcpy(y, b->gpu_speed_frac, b->n_gpus * sizeof *y);
@@ -73,9 +74,9 @@ static bool link_as_good(const struct adp_link *a, const struct adp_link *b)
 /* Is a nowhere worse than b, and of the same shape? Such nodes come first with every plan. */
 static bool node_as_good(const struct adp_node *a, const struct adp_node *b)
 {
-	return a->n_gpus == b->n_gpus && a->gpus_per_root == b->gpus_per_root && even_speed(a) && even_speed(b) &&
-	       a->gpu_speed_frac[0] >= b->gpu_speed_frac[0] && link_as_good(&a->gpu_link, &b->gpu_link) &&
-	       link_as_good(&a->nic, &b->nic);
+	return a->n_gpus == b->n_gpus && a->gpus_per_root == b->gpus_per_root && even_speed(a) &&
+	       even_speed(b) && a->gpu_speed_frac[0] >= b->gpu_speed_frac[0] &&
+	       link_as_good(&a->gpu_link, &b->gpu_link) && link_as_good(&a->nic, &b->nic);
 }
 
 /* False: too large or too varied a fleet, or nothing to vary. */
@@ -105,13 +106,15 @@ static bool find_kinds(struct views *v)
 	for (uint32_t k = 0; k < v->n_kinds; k++) {
 		struct node_kind *kind = &v->kinds[k];
 
-		/* never better left out: nodes of a type that are all alike, or can be ordered from best to worst */
+		/* never better left out: nodes of a type that are all alike, or can be ordered from best to
+		 * worst */
 		kind->free = several_racks || (kind->n > 1 && !even_speed(kind->node));
 		for (uint32_t j = 0; j < v->n_kinds; j++) {
 			const struct adp_node *other = v->kinds[j].node;
 
-			kind->free = kind->free || (other->type == kind->node->type && !node_as_good(other, kind->node) &&
-			                            !node_as_good(kind->node, other));
+			kind->free = kind->free ||
+			             (other->type == kind->node->type && !node_as_good(other, kind->node) &&
+			              !node_as_good(kind->node, other));
 		}
 		if (kind->free && (n_views *= kind->n + 1) > VIEWS_MAX)
 			return false;
@@ -151,8 +154,9 @@ static void view_cluster(struct adp_cluster *out, struct views *v)
 }
 
 int search_views(struct adp_plan **best, struct counts *counts, const struct adp_model *model,
-                 const struct adp_cluster *cluster, const struct adp_engine *engine, const struct adp_tables *tables,
-                 const struct adp_train *train, const struct adp_search_opts *opts, const struct search_knobs *knobs,
+                 const struct adp_cluster *cluster, const struct adp_engine *engine,
+                 const struct adp_tables *tables, const struct adp_train *train,
+                 const struct adp_search_opts *opts, const struct search_knobs *knobs,
                  struct adp_error *err)
 {
 	struct views v = {.cluster = cluster};
@@ -169,11 +173,12 @@ int search_views(struct adp_plan **best, struct counts *counts, const struct adp
 			struct adp_cluster part;
 			struct adp_plan *plan = NULL;
 			struct adp_error nothing = {0};
-			
+
 			view_cluster(&part, &v);
 			if (!part.n_nodes)
 				continue;
-			rc = search_fleet(&plan, counts, (*best)->step.step_s, model, &part, engine, tables, train, opts, knobs, &nothing);
+			rc = search_fleet(&plan, counts, (*best)->step.step_s, model, &part, engine, tables,
+			                  train, opts, knobs, &nothing);
 			if (rc == ADP_EINFEASIBLE || rc == ADP_EINVAL) {
 				rc = ADP_OK; /* nothing better */
 			} else if (rc != ADP_OK) {

@@ -77,7 +77,7 @@ static void job_init(struct job *job, const struct sizes *sizes, const char *fle
 	         sizes->n_heads, sizes->n_kv_heads, sizes->head_dim, sizes->ffn, sizes->vocab,
 	         sizes->tied ? "true" : "false", sizes->n_experts, sizes->top_k, sizes->expert_ffn);
 	if (!sizes->n_experts) /* keys of experts are unknown to a dense family */
-		strcpy(strstr(config, ", \"num_experts\""), "}");
+		memcpy(strstr(config, ", \"num_experts\""), "}", 2);
 	memset(job, 0, sizeof *job);
 	if (adp_model_read(&job->model, config, strlen(config), "model", &err))
 		fail_msg("%s", err.text);

@@ -291,8 +291,7 @@ int candidate_detail(struct detail *out, struct evaluator *ev, const struct cand
 /* Full order: step time, then GPUs, then the simpler plan. */
 bool candidate_better(const struct candidate *a, const struct candidate *b);
 
-/* ---- branch.c: degrees and shares of one unit ---------------------------------------------------
- */
+/* ---- branch.c: degrees and shares of one unit ----------------------------------------- */
 
 /* A cheap first plan: all GPUs at the data-parallel sizes with the best bounds. */
 int unit_scout(struct candidate *best, struct counts *counts, struct evaluator *ev,
@@ -301,8 +300,7 @@ int unit_search(struct candidate *best, struct counts *counts, struct open_list 
                 struct evaluator *ev, const struct space *space, const struct unit *unit,
                 struct adp_error *err);
 
-/* ---- build.c
- * --------------------------------------------------------------------------------------- */
+/* ---- build.c -------------------------------------------------------------------------- */
 int plan_build(struct adp_plan **out, const struct space *space, struct evaluator *ev,
                const struct candidate *cand, struct adp_error *err);
 /* Fills in what the whole search and the whole fleet tell. */
@@ -312,8 +310,7 @@ void plan_count(struct adp_plan *plan, const struct adp_cluster *cluster,
 /* A search that went through the whole space and found nothing fails with a text that starts so. */
 #define SEARCH_FOUND_NOTHING "no plan of "
 
-/* ---- search.c
- * -------------------------------------------------------------------------------------- */
+/* ---- search.c ------------------------------------------------------------------------- */
 
 /* One fleet, every plan with a step shorter than limit_s. ADP_EINFEASIBLE: none. Adds to counts. */
 int search_fleet(struct adp_plan **out, struct counts *counts, double limit_s,
@@ -327,8 +324,7 @@ int search_with(struct adp_plan **out, const struct adp_model *model,
                 const struct adp_search_opts *opts, const struct search_knobs *knobs,
                 struct adp_error *err);
 
-/* ---- views.c
- * --------------------------------------------------------------------------------------- */
+/* ---- views.c -------------------------------------------------------------------------- */
 
 /* Puts a better plan that some of the fleet's nodes allow in the place of *best. */
 int search_views(struct adp_plan **best, struct counts *counts, const struct adp_model *model,
@@ -337,8 +333,7 @@ int search_views(struct adp_plan **best, struct counts *counts, const struct adp
                  const struct adp_search_opts *opts, const struct search_knobs *knobs,
                  struct adp_error *err);
 
-/* ---- advice.c
- * -------------------------------------------------------------------------------------- */
+/* ---- advice.c ------------------------------------------------------------------------- */
 /*
  * For the caller whose search found nothing: ADP_EINFEASIBLE with a text that names what is in the
  * way and the smallest changes that help, with numbers; or another failure.

@@ -179,8 +179,7 @@ static int choose_types(struct space *space, const struct search_knobs *knobs,
 	return ADP_OK;
 }
 
-/* ---- which degrees ----------------------------------------------------------------------------
- */
+/* ---- which degrees -------------------------------------------------------------------- */
 
 struct list {
 	uint32_t value[256];
@@ -514,8 +513,7 @@ static int degrees_build(struct degrees *d, const struct space *space, struct ad
 	return refusals.len ? adp_fail(err, ADP_EINVAL, "%s", refusals.text) : ADP_OK;
 }
 
-/* ---- what each shape costs
- * ----------------------------------------------------------------------- */
+/* ---- what each shape costs ------------------------------------------------------------ */
 
 /* A group of n ranks, stride apart in rank order, on GPUs of a class. */
 static struct adp_path class_path(const struct slot_class *cls, const struct adp_gpu_type *gpu,
@@ -745,8 +743,7 @@ static int shapes_build(struct space *space, const struct degrees *d, struct adp
 	return ADP_OK;
 }
 
-/* ---- units -------------------------------------------------------------------------------------
- */
+/* ---- units ---------------------------------------------------------------------------- */
 
 static int unit_compare(const void *a, const void *b)
 {

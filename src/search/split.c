@@ -7,8 +7,7 @@
 /* Recurrence operations that may go into one composition's splits beyond the min-max partition. */
 static const double split_budget_ops = 400e3;
 
-/* ---- what one stage alone costs the step ------------------------------------------------------
- */
+/* ---- what one stage alone costs the step ---------------------------------------------- */
 
 /* Forward and backward of layers [a, b) on stage s, per micro-batch, for each kind of replica. */
 static void stage_times(double *t, const struct evaluator *ev, uint32_t s, uint32_t a, uint32_t b,
@@ -119,8 +118,7 @@ static bool greedy(struct evaluator *ev, double limit, struct split *split)
 	return true;
 }
 
-/* ---- candidates
- * ----------------------------------------------------------------------------------- */
+/* ---- candidates ----------------------------------------------------------------------- */
 
 bool candidate_better(const struct candidate *a, const struct candidate *b)
 {
@@ -179,8 +177,7 @@ static void weigh(struct candidate *best, struct counts *counts, struct evaluato
 		*best = c;
 }
 
-/* ---- all splits within a budget
- * ---------------------------------------------------------------------- */
+/* ---- all splits within a budget ------------------------------------------------------- */
 
 struct descent {
 	struct candidate *best;
@@ -621,8 +618,7 @@ static bool descend_interleaved(struct descent *d, uint32_t s, uint32_t left)
 	return true;
 }
 
-/* ---- one layer at a time
- * ------------------------------------------------------------------------------- */
+/* ---- one layer at a time -------------------------------------------------------------- */
 
 static void exchange(struct candidate *best, struct counts *counts, struct evaluator *ev,
                      struct split *split, double step_s, double *ops, double ops_each)

@@ -233,7 +233,9 @@ static void print_time(struct screen *to, const struct adp_plan *plan)
 		return;
 	}
 	if (!isfinite(time->total_s)) {
-		line_add(to, "never ends: failures undo more than the job gains between two of them");
+		line_add(
+			to, "never ends: failures undo more than the job gains between two of them; fewer GPUs "
+				"fail less often (--gpus-used)");
 		line_end(to, "Time to train", 0);
 		blank(to);
 		return;
@@ -245,9 +247,9 @@ static void print_time(struct screen *to, const struct adp_plan *plan)
 	line_add(to, "%-9s %.0f x %s", duration(a, time->compute_s), time->n_steps,
 	         duration(b, time->step_s));
 	line_end(to, "  steps", 10);
-	line_add(to, "%-9s %.0f stalls of %s, one every %s", duration(a, time->checkpoints_s),
-	         time->n_checkpoints, duration(b, time->checkpoint_stall_s),
-	         duration(c, time->checkpoint_interval_s));
+	line_add(to, "%-9s %.0f stall%s of %s, one every %s", duration(a, time->checkpoints_s),
+	         time->n_checkpoints, time->n_checkpoints == 1 ? "" : "s",
+	         duration(b, time->checkpoint_stall_s), duration(c, time->checkpoint_interval_s));
 	line_end(to, "  checkpoints", 10);
 	if (plan->train.mtbf_s > 0) {
 		line_add(to, "%-9s %s failures expected, one per %s of a GPU",

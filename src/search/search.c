@@ -312,55 +312,118 @@ void adp_search_opts_init(struct adp_search_opts *opts)
 	opts->n_threads = 1;
 }
 
+/* What every search for a deadline is made from. */
+struct deadline_job {
+	const struct adp_model *model;
+	const struct adp_cluster *cluster;
+	const struct adp_engine *engine;
+	const struct adp_tables *tables;
+	const struct adp_train *train;
+	const struct adp_search_opts *opts;
+	const struct search_knobs *knobs;
+};
+
+/* The fastest plan of at most max GPUs, NULL when there is none. Other failures than "no" are
+ * returned. */
+static int fastest_of(struct adp_plan **out, const struct deadline_job *job, uint32_t max,
+                      struct adp_error *err)
+{
+	struct adp_search_opts fewer = *job->opts;
+	int rc;
+
+	fewer.gpus.max = max;
+	*out = NULL;
+	rc = search_with(out, job->model, job->cluster, job->engine, job->tables, job->train, &fewer,
+	                 job->knobs, err);
+	return rc == ADP_EINFEASIBLE || rc == ADP_EINVAL ? ADP_OK : rc;
+}
+
+static bool in_time(const struct adp_plan *plan, const struct adp_train *train)
+{
+	return plan && plan->time.total_s <= train->deadline_s;
+}
+
+static void keep(struct adp_plan **plan, struct adp_plan *instead)
+{
+	adp_plan_destroy(*plan);
+	*plan = instead;
+}
+
+/*
+ * Half the GPUs again and again, while that brings the end nearer: a step gets longer, but fewer
+ * GPUs fail less often. *plan becomes the first in time, or the one that ends first.
+ */
+static int halve_gpus(struct adp_plan **plan, const struct deadline_job *job, struct adp_error *err)
+{
+	const uint32_t least = job->opts->gpus.min > 1 ? job->opts->gpus.min : 1;
+	uint32_t n = adp_plan_world(*plan) / 2;
+	int rc = ADP_OK;
+
+	for (; rc == ADP_OK && n >= least && !in_time(*plan, job->train); n /= 2) {
+		struct adp_plan *trial;
+
+		rc = fastest_of(&trial, job, n, err);
+		if (rc != ADP_OK || !trial)
+			break;
+		if (trial->time.total_s < (*plan)->time.total_s)
+			keep(plan, trial);
+		else
+			adp_plan_destroy(trial);
+	}
+	return rc;
+}
+
+static int too_late(const struct adp_plan *plan, const struct adp_train *train,
+                    struct adp_error *err)
+{
+	char have[32], want[32];
+
+	if (!isfinite(plan->time.total_s))
+		return adp_fail(
+			err, ADP_EINFEASIBLE,
+			"deadline: no plan ever ends: a GPU fails every %s, and failures undo more than the job gains between "
+			"two of them; shorten --restart-time or the checkpoints (--storage-bandwidth)",
+			adp_format_duration(have, sizeof have, train->mtbf_s));
+	return adp_fail(
+		err, ADP_EINFEASIBLE,
+		"deadline: the fastest plan takes %s on %u GPUs, %s was asked; give that much time, fewer tokens "
+		"(--tokens) or more GPUs",
+		adp_format_duration(have, sizeof have, plan->time.total_s), adp_plan_world(plan),
+		adp_format_duration(want, sizeof want, train->deadline_s));
+}
+
 /*
  * The fewest GPUs whose fastest plan meets the deadline. A step never gets longer with more GPUs to
- * choose from, so bisection finds it; on a large fleet to about 1 %.
+ * choose from, so bisection below a number that does finds it; on a large fleet to about 1 %.
  */
-static int fewest_gpus(struct adp_plan **plan, const struct adp_model *model,
-                       const struct adp_cluster *cluster, const struct adp_engine *engine,
-                       const struct adp_tables *tables, const struct adp_train *train,
-                       const struct adp_search_opts *opts, const struct search_knobs *knobs,
+static int fewest_gpus(struct adp_plan **plan, const struct deadline_job *job,
                        struct adp_error *err)
 {
-	uint32_t lo = opts->gpus.min ? opts->gpus.min - 1 : 0, hi = adp_plan_world(*plan);
-	uint32_t stop = hi > 1024 ? hi / 128 : 1;
+	uint32_t lo = job->opts->gpus.min ? job->opts->gpus.min - 1 : 0, hi, stop;
+	int rc = job->train->mtbf_s > 0.0 ? halve_gpus(plan, job, err) : ADP_OK;
 
-	if ((*plan)->time.total_s > train->deadline_s) {
-		char have[32], want[32];
-		int rc = adp_fail(
-			err, ADP_EINFEASIBLE,
-			"deadline: the fastest plan takes %s on %u GPUs, %s was asked; give that much time, fewer tokens "
-			"(--tokens) or more GPUs",
-			adp_format_duration(have, sizeof have, (*plan)->time.total_s), hi,
-			adp_format_duration(want, sizeof want, train->deadline_s));
-
-		adp_plan_destroy(*plan);
-		*plan = NULL;
-		return rc;
-	}
-	while (hi - lo > stop) {
-		struct adp_search_opts fewer = *opts;
-		struct adp_plan *trial = NULL;
+	if (rc == ADP_OK && !in_time(*plan, job->train))
+		rc = too_late(*plan, job->train, err);
+	hi = adp_plan_world(*plan);
+	stop = hi > 1024 ? hi / 128 : 1;
+	while (rc == ADP_OK && hi - lo > stop) {
 		uint32_t mid = lo + (hi - lo) / 2;
-		int rc;
+		struct adp_plan *trial;
 
-		fewer.gpus.max = mid;
-		rc = search_with(&trial, model, cluster, engine, tables, train, &fewer, knobs, err);
-		if (rc != ADP_OK && rc != ADP_EINFEASIBLE && rc != ADP_EINVAL) {
-			adp_plan_destroy(*plan);
-			*plan = NULL;
-			return rc;
-		}
-		if (rc == ADP_OK && trial->time.total_s <= train->deadline_s) {
-			adp_plan_destroy(*plan);
-			*plan = trial;
+		rc = fastest_of(&trial, job, mid, err);
+		if (rc != ADP_OK)
+			break;
+		if (in_time(trial, job->train)) {
+			keep(plan, trial);
 			hi = adp_plan_world(trial) < mid ? adp_plan_world(trial) : mid;
 		} else {
 			adp_plan_destroy(trial);
 			lo = mid;
 		}
 	}
-	return ADP_OK;
+	if (rc != ADP_OK)
+		keep(plan, NULL);
+	return rc;
 }
 
 int adp_search(struct adp_plan **out, const struct adp_model *model,
@@ -372,7 +435,8 @@ int adp_search(struct adp_plan **out, const struct adp_model *model,
 	int rc = search_with(out, model, cluster, engine, tables, train, opts, &knobs, err);
 
 	if (rc == ADP_OK && train->deadline_s > 0.0 && train->tokens > 0.0)
-		return fewest_gpus(out, model, cluster, engine, tables, train, opts, &knobs, err);
+		return fewest_gpus(
+			out, &(struct deadline_job){model, cluster, engine, tables, train, opts, &knobs}, err);
 	return rc == ADP_EINFEASIBLE ? search_advice(model, cluster, engine, tables, train, opts, err)
 	                             : rc;
 }

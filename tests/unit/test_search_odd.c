@@ -5,6 +5,8 @@
  */
 #include "search_fixture.h"
 
+#include <math.h>
+
 /* Llama-3-8B */
 static const struct sizes eight_billion = {.hidden = 4096,
                                            .n_layers = 32,
@@ -229,6 +231,35 @@ static void a_sick_gpu_does_not_tear_tensor_parallel_groups_over_nodes(void **st
 	}
 }
 
+/*
+ * A GPU fails every 20 h, 512 of them every 140 s: less than the 300 s of a restart, so the fastest
+ * step of all never ends. 10e9 tokens on a handful of GPUs take days, and failures hours.
+ */
+static void a_deadline_is_met_by_fewer_gpus_that_fail_less(void **state)
+{
+	struct adp_plan *plan;
+	struct job job;
+
+	(void)state;
+	job_init(&job, &eight_billion, "H100:512", megatron, 1024, 4096);
+	job.train.tokens = 10e9;
+	job.train.mtbf_s = 20 * 3600.0;
+	plan = must_plan(&job);
+	assert_false(plan->time.total_s < INFINITY);
+	adp_plan_destroy(plan);
+	job.train.deadline_s = 10 * 86400.0;
+	plan = must_plan(&job);
+	assert_true(plan->time.total_s <= job.train.deadline_s);
+	assert_true(adp_plan_world(plan) < 16);
+	adp_plan_destroy(plan);
+	job.train.deadline_s = 2 * 3600.0;
+	assert_refused(&job, ADP_EINFEASIBLE, "deadline: the fastest plan takes ", "2.00 h was asked");
+	job.train.mtbf_s = 1.0;
+	assert_refused(&job, ADP_EINFEASIBLE, "deadline: no plan ever ends: a GPU fails every 1.00 s",
+	               "--restart-time");
+	job_fini(&job);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -238,6 +269,7 @@ int main(void)
 		cmocka_unit_test(sgd_is_not_sharded_by_megatron),
 		cmocka_unit_test(one_job_runs_on_gpus_of_one_vendor),
 		cmocka_unit_test(the_precision_named_is_one_that_the_gpus_have),
+		cmocka_unit_test(a_deadline_is_met_by_fewer_gpus_that_fail_less),
 		cmocka_unit_test(a_nearly_dead_gpu_is_as_slow_as_it_is),
 		cmocka_unit_test(a_sick_gpu_does_not_tear_tensor_parallel_groups_over_nodes),
 	};

@@ -48,6 +48,9 @@ def placed(places):
                               "gpuIndices": ",".join(str(n) for n in gpus), "gpu": gpu})
         rank += len(gpus)
     prediction = plan["prediction"]  # one entry per stage and replica group
+    training = spec["training"]
+    prediction["step"]["tokensPerSecond"] = (
+        training["globalBatchSeqs"] * training["seqTokens"] / prediction["step"]["stepSeconds"])
     prediction["stages"] = prediction["stages"][:1]
     prediction["replicaGroups"] = prediction["replicaGroups"][1:]
     prediction["replicaGroups"][0]["stages"] = prediction["replicaGroups"][0]["stages"][:1]

@@ -133,7 +133,7 @@ int candidate_detail(struct detail *out, struct evaluator *ev, const struct cand
 {
 	const struct space *space = ev->space;
 	struct split split;
-	struct stage_rest rest[ADP_SEARCH_MAX_PIPE], slowest_rest = {0};
+	struct stage_rest rest[ADP_SEARCH_MAX_PIPE] = {0}, slowest_rest = {0};
 	struct share slowest_share = {0};
 	double worst = -1.0, slowest_end = 0.0, check;
 	uint32_t slowest_stage = 0;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -240,6 +241,7 @@ static void stage_paths(struct evaluator *ev, uint32_t s)
 	*edp = *dp;
 	/* context ranks of a slot share its domain unless the slot itself spans several */
 	dp->level[0].fan = spanned > 1 ? 1 : inside * shape->cp;
+	assert(dp->level[0].fan > 0);
 	dp->level[1].fan = comp->dp * shape->cp / dp->level[0].fan;
 	dp->n_levels = dp->level[1].fan > 1 ? 2 : 1;
 	n_edp = comp->dp * shape->cp * shape->tp / (shape->ep * shape->etp);
@@ -704,7 +706,7 @@ static bool counts_settle(const struct evaluator *ev, struct pace *pace, uint32_
 static double uneven_shares(struct evaluator *ev, const struct split *split, const double *rest,
                             const double *hideable)
 {
-	struct pace pace[ADP_SEARCH_MAX_KINDS];
+	struct pace pace[ADP_SEARCH_MAX_KINDS] = {0};
 	uint32_t least = ev->pp > 1 && !ev->space->engine->fewer_batches_than_stages ? ev->pp : 1;
 	double worst = 0.0;
 
@@ -736,7 +738,7 @@ static double uneven_shares(struct evaluator *ev, const struct split *split, con
 
 double split_step(struct evaluator *ev, const struct split *split)
 {
-	double rest[ADP_SEARCH_MAX_PIPE], hideable[ADP_SEARCH_MAX_PIPE], worst = 0.0;
+	double rest[ADP_SEARCH_MAX_PIPE] = {0}, hideable[ADP_SEARCH_MAX_PIPE] = {0}, worst = 0.0;
 
 	for (uint32_t s = 0; s < ev->pp; s++) {
 		struct stage_rest r;

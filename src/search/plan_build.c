@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -199,6 +200,7 @@ static void run_flush(struct run_builder *b)
 			b->failed = true;
 			return;
 		}
+		assert(b->runs);
 		run = &b->runs[b->n_runs++];
 		memcpy(index, b->gpus, b->n_gpus * sizeof *index);
 		names[0] = text(b->plan, node->name, &b->failed);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -522,6 +523,7 @@ static struct adp_path class_path(const struct slot_class *cls, const struct adp
 	struct adp_path path = {.n_levels = 0};
 	uint32_t inner = 1;
 
+	assert(stride > 0);
 	for (uint32_t f = n; f > 1; f--)
 		if (n % f == 0 && f * stride <= region_gpus && region_gpus % (f * stride) == 0) {
 			inner = f;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -49,7 +50,7 @@ static double work_end(const struct evaluator *ev, const double *t, const double
 static double stage_load(const struct evaluator *ev, uint32_t s, uint32_t a, uint32_t b,
                          uint8_t recompute, double *least_s)
 {
-	double t[ADP_SEARCH_MAX_KINDS];
+	double t[ADP_SEARCH_MAX_KINDS] = {0};
 
 	stage_times(t, ev, s, a, b, recompute);
 	if (least_s) {
@@ -659,6 +660,7 @@ static bool proportional(struct evaluator *ev, struct split *split)
 	double rate[ADP_SEARCH_MAX_PIPE], sum = 0.0;
 	uint32_t given = 0;
 
+	assert(ev->pp > 0);
 	memset(split, 0, sizeof *split);
 	for (uint32_t s = 0; s < ev->pp; s++) {
 		rate[s] = 1.0 / (stage_load(ev, s, 0, ev->n_layers, ev->recompute_order[0], NULL));

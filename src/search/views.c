@@ -25,6 +25,7 @@ struct views {
 	const struct adp_cluster *cluster;
 	struct node_kind kinds[VIEW_MAX_KINDS];
 	uint32_t n_kinds;
+	bool several_racks;
 	uint32_t *kind_of; /* by node */
 	struct adp_node *nodes;
 };
@@ -79,11 +80,15 @@ static bool node_as_good(const struct adp_node *a, const struct adp_node *b)
 	       link_as_good(&a->gpu_link, &b->gpu_link) && link_as_good(&a->nic, &b->nic);
 }
 
+static bool ordered(const struct adp_node *a, const struct adp_node *b)
+{
+	return a->type != b->type || node_as_good(a, b) || node_as_good(b, a);
+}
+
 /* False: too large or too varied a fleet, or nothing to vary. */
 static bool find_kinds(struct views *v)
 {
 	const struct adp_cluster *c = v->cluster;
-	bool several_racks = false;
 	uint64_t n_views = 1;
 
 	for (uint32_t i = 0; i < c->n_nodes; i++) {
@@ -91,7 +96,7 @@ static bool find_kinds(struct views *v)
 		uint32_t k = 0;
 
 		if (i && (node->rack != c->nodes[0].rack || node->spine != c->nodes[0].spine))
-			several_racks = true;
+			v->several_racks = true;
 		if (i && node->nvlink_domain == c->nodes[i - 1].nvlink_domain)
 			return false;
 		while (k < v->n_kinds && !nodes_equal(node, v->kinds[k].node))
@@ -108,14 +113,9 @@ static bool find_kinds(struct views *v)
 
 		/* never better left out: nodes of a type that are all alike, or can be ordered from best to
 		 * worst */
-		kind->free = several_racks || (kind->n > 1 && !even_speed(kind->node));
-		for (uint32_t j = 0; j < v->n_kinds; j++) {
-			const struct adp_node *other = v->kinds[j].node;
-
-			kind->free = kind->free ||
-			             (other->type == kind->node->type && !node_as_good(other, kind->node) &&
-			              !node_as_good(kind->node, other));
-		}
+		kind->free = v->several_racks || (kind->n > 1 && !even_speed(kind->node));
+		for (uint32_t j = 0; j < v->n_kinds; j++)
+			kind->free = kind->free || (j != k && !ordered(kind->node, v->kinds[j].node));
 		if (kind->free && (n_views *= kind->n + 1) > VIEWS_MAX)
 			return false;
 		kind->n_kept = kind->n;
@@ -136,6 +136,27 @@ static bool next_view(struct views *v)
 		v->kinds[k].n_kept = v->kinds[k].n;
 	}
 	return false;
+}
+
+/* Among nodes that can be ordered none is left out; plans without a type are known already. */
+static bool worth_a_look(const struct views *v)
+{
+	for (uint32_t k = 0; k < v->n_kinds && !v->several_racks; k++) {
+		const struct node_kind *kind = &v->kinds[k];
+		bool others = false, apart = !even_speed(kind->node);
+
+		for (uint32_t j = 0; j < v->n_kinds; j++) {
+			const struct node_kind *other = &v->kinds[j];
+
+			if (other->node->type != kind->node->type || !other->n_kept)
+				continue;
+			others = true;
+			apart = apart || (j != k && !ordered(kind->node, other->node));
+		}
+		if (!others || (kind->n_kept && kind->n_kept < kind->n && !apart))
+			return false;
+	}
+	return true;
 }
 
 /* The first nodes of each kind that are kept. Its arrays are the views' and the whole cluster's. */
@@ -174,6 +195,8 @@ int search_views(struct adp_plan **best, struct counts *counts, const struct adp
 			struct adp_plan *plan = NULL;
 			struct adp_error nothing = {0};
 
+			if (!worth_a_look(&v))
+				continue;
 			view_cluster(&part, &v);
 			if (!part.n_nodes)
 				continue;

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the tests that put random problems to the search. */
+#ifndef ADP_TESTS_SEARCH_RANDOM_H
+#define ADP_TESTS_SEARCH_RANDOM_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "adp/search.h"
+#include "base/alloc.h"
+#include "../support/random_instance.h"
+
+static struct adp_hardware *hw;
+static struct adp_tables *tables;
+static struct adp_engine *torch, *megatron;
+
+static int load_planner(void **state)
+{
+	struct adp_error err = {0};
+
+	(void)state;
+	if (adp_hardware_load(&hw, NULL, NULL, &err) || adp_tables_load(&tables, NULL, &err) ||
+	    adp_engine_load(&torch, "torch", NULL, &err) ||
+	    adp_engine_load(&megatron, "megatron", NULL, &err)) {
+		fprintf(stderr, "%s\n", err.text);
+		return -1;
+	}
+	return 0;
+}
+
+static int unload_planner(void **state)
+{
+	(void)state;
+	adp_engine_destroy(megatron);
+	adp_engine_destroy(torch);
+	adp_tables_destroy(tables);
+	adp_hardware_destroy(hw);
+	return 0;
+}
+
+static inline const struct adp_engine *engine_of(const struct random_instance *x)
+{
+	return strcmp(x->engine, "torch") == 0 ? torch : megatron;
+}
+
+static inline void print_problem(const struct random_instance *x)
+{
+	char *config = random_instance_config(x), *cluster = random_instance_cluster(x);
+
+	print_message("seed %llu, engine %s, global batch %llu, sequence %llu, %s\n%s%s",
+	              (unsigned long long)x->seed, x->engine,
+	              (unsigned long long)x->train.global_batch_seqs,
+	              (unsigned long long)x->train.seq_tokens, adp_precision_name(x->train.precision),
+	              config ? config : "", cluster ? cluster : "");
+	adp_free(config);
+	adp_free(cluster);
+}
+
+/* text is freed. */
+static inline struct adp_model *take_model(char *text)
+{
+	struct adp_error err = {0};
+	struct adp_model *model = NULL;
+
+	assert_non_null(text);
+	if (adp_model_read(&model, text, strlen(text), "config.json", &err))
+		fail_msg("%s: %s", err.text, text);
+	adp_free(text);
+	return model;
+}
+
+static inline struct adp_cluster *take_cluster(char *text)
+{
+	struct adp_error err = {0};
+	struct adp_cluster *cluster = NULL;
+
+	assert_non_null(text);
+	if (adp_cluster_read(&cluster, text, strlen(text), "cluster.yaml", hw, &err))
+		fail_msg("%s: %s", err.text, text);
+	adp_free(text);
+	return cluster;
+}
+
+/* How many problems: all; a part of them where a sanitizer takes its time; or what the environment
+ * asks. */
+static inline uint64_t count_of(uint64_t whole)
+{
+	const char *asked = getenv("ADP_PROPERTY_COUNT");
+
+	if (asked)
+		return strtoull(asked, NULL, 10);
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	return whole / 50;
+#else
+	return whole;
+#endif
+}
+
+static inline uint64_t first_seed(void)
+{
+	const char *asked = getenv("ADP_PROPERTY_SEED");
+
+	return asked ? strtoull(asked, NULL, 10) : 1;
+}
+
+#endif

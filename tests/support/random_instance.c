@@ -346,6 +346,71 @@ char *random_instance_cluster_shuffled(const struct random_instance *instance,
 	return adp_strbuf_steal(&out);
 }
 
+static void node_of_list(struct adp_strbuf *out, const struct random_instance *x, uint32_t at,
+                         struct random_rng *rng)
+{
+	const struct random_node *node = &x->nodes[at];
+	struct parts p = {.n = 0}, meta = {.n = 0}, inner = {.n = 0};
+	struct adp_strbuf *to;
+
+	adp_strbuf_add(part(&p), "\"kind\": \"Node\"");
+	adp_strbuf_add(part(&p), "\"apiVersion\": \"v1\"");
+	adp_strbuf_addf(part(&meta), "\"name\": \"node-%02u\"", at);
+	adp_strbuf_addf(part(&inner), "\"nvidia.com/gpu.count\": \"%u\"", node->n_gpus);
+	adp_strbuf_add(part(&inner), "\"kubernetes.io/arch\": \"amd64\"");
+	if (x->n_racks)
+		adp_strbuf_addf(part(&inner), "\"topology.kubernetes.io/rack\": \"rack-%u\"", node->rack);
+	to = part(&meta);
+	adp_strbuf_add(to, "\"labels\": {");
+	join(to, &inner, ", ", rng);
+	adp_strbuf_add(to, "}");
+	adp_strbuf_addf(part(&inner), "\"adp.parallelism/gpu-type\": \"%s\"",
+	                x->types[node->type].name);
+	adp_strbuf_addf(part(&inner), "\"adp.parallelism/nics\": \"%ux%uMB/s\"", node->n_nics,
+	                node->nic_mb_per_s);
+	to = part(&inner);
+	adp_strbuf_add(to, "\"adp.parallelism/gpu-speed\": \"");
+	for (uint32_t g = 0; g < node->n_gpus; g++)
+		adp_strbuf_addf(to, "%s%.4g", g ? "," : "", node->speed[g]);
+	adp_strbuf_add(to, "\"");
+	to = part(&meta);
+	adp_strbuf_add(to, "\"annotations\": {");
+	join(to, &inner, ", ", rng);
+	adp_strbuf_add(to, "}");
+	to = part(&p);
+	adp_strbuf_add(to, "\"metadata\": {");
+	join(to, &meta, ", ", rng);
+	adp_strbuf_add(to, "}");
+	adp_strbuf_addf(part(&inner), "\"allocatable\": {\"nvidia.com/gpu\": \"%u\"}", node->n_gpus);
+	adp_strbuf_add(part(&inner), "\"conditions\": [{\"type\": \"Ready\", \"status\": \"True\"}]");
+	to = part(&p);
+	adp_strbuf_add(to, "\"status\": {");
+	join(to, &inner, ", ", rng);
+	adp_strbuf_add(to, "}");
+	adp_strbuf_add(out, "{");
+	join(out, &p, ", ", rng);
+	adp_strbuf_add(out, "}");
+}
+
+char *random_instance_node_list(const struct random_instance *instance, struct random_rng *rng)
+{
+	struct adp_strbuf out = {0}, *to;
+	struct parts p = {.n = 0}, list = {.n = 0};
+
+	adp_strbuf_add(part(&p), "\"apiVersion\": \"v1\"");
+	adp_strbuf_add(part(&p), "\"kind\": \"List\"");
+	to = part(&p);
+	adp_strbuf_add(to, "\"items\": [\n");
+	for (uint32_t i = 0; i < instance->n_nodes; i++)
+		node_of_list(part(&list), instance, i, rng);
+	join(to, &list, ",\n", rng);
+	adp_strbuf_add(to, "]");
+	adp_strbuf_add(&out, "{");
+	join(&out, &p, ", ", rng);
+	adp_strbuf_add(&out, "}\n");
+	return adp_strbuf_steal(&out);
+}
+
 char *random_instance_config(const struct random_instance *instance)
 {
 	return random_instance_config_shuffled(instance, NULL);

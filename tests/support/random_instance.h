@@ -78,6 +78,12 @@ char *random_instance_config_shuffled(const struct random_instance *instance,
 char *random_instance_cluster_shuffled(const struct random_instance *instance,
                                        struct random_rng *rng);
 
+/*
+ * The fleet as `kubectl get nodes -o json` shows it, rng NULL or shuffled: types, counts, health
+ * and networks alone; memory and links inside a node are those of the GPU table.
+ */
+char *random_instance_node_list(const struct random_instance *instance, struct random_rng *rng);
+
 uint32_t random_instance_gpus(const struct random_instance *instance);
 
 #endif

@@ -99,7 +99,7 @@ static inline uint64_t count_of(uint64_t whole)
 	if (asked)
 		return strtoull(asked, NULL, 10);
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	return whole / 50;
+	return whole > 200 ? whole / 50 : 4;
 #else
 	return whole;
 #endif

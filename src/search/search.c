@@ -340,7 +340,7 @@ static int fastest_of(struct adp_plan **out, const struct deadline_job *job, uin
 
 static bool in_time(const struct adp_plan *plan, const struct adp_train *train)
 {
-	return plan && plan->time.total_s <= train->deadline_s;
+	return plan->time.total_s <= train->deadline_s;
 }
 
 static void keep(struct adp_plan **plan, struct adp_plan *instead)
@@ -413,7 +413,7 @@ static int fewest_gpus(struct adp_plan **plan, const struct deadline_job *job,
 		rc = fastest_of(&trial, job, mid, err);
 		if (rc != ADP_OK)
 			break;
-		if (in_time(trial, job->train)) {
+		if (trial && in_time(trial, job->train)) {
 			keep(plan, trial);
 			hi = adp_plan_world(trial) < mid ? adp_plan_world(trial) : mid;
 		} else {

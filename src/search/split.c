@@ -459,7 +459,7 @@ static bool limit_possible(struct descent *d, double limit)
 static double kinds_bound(const struct descent *d)
 {
 	const struct evaluator *ev = d->ev;
-	double t[ADP_SEARCH_MAX_KINDS], base[ADP_SEARCH_MAX_KINDS];
+	double t[ADP_SEARCH_MAX_KINDS] = {0}, base[ADP_SEARCH_MAX_KINDS] = {0};
 	uint8_t r = ev->recompute_order[0];
 
 	for (uint32_t k = 0; k < ev->n_kinds; k++) {
@@ -558,7 +558,8 @@ static bool descend(struct descent *d, uint32_t s, uint32_t a, const struct head
 		least = left - d->cap_after[s + 1];
 	for (uint32_t n = most + 1; n-- > least;) {
 		double limit = cut_s(ev->space, d->best) * (1.0 - 1e-12) - ev->min_rest_s, rest_s;
-		double t[ADP_SEARCH_MAX_KINDS], wait[ADP_SEARCH_MAX_KINDS], wait_fwd[ADP_SEARCH_MAX_KINDS];
+		double t[ADP_SEARCH_MAX_KINDS] = {0}, wait[ADP_SEARCH_MAX_KINDS] = {0},
+			   wait_fwd[ADP_SEARCH_MAX_KINDS] = {0};
 		struct heads next = *heads;
 		uint8_t r;
 

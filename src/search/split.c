@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "search/critical.h"
 #include "search/evaluator.h"
 
 /* Recurrence operations that may go into one composition's splits beyond the min-max partition. */
@@ -221,118 +222,11 @@ static void caps(struct descent *d)
 		d->cap[s] = ev->n_layers;
 		if (isfinite(limit) && ends + cheapest * ev->n_layers > limit)
 			d->cap[s] = limit > ends ? (uint32_t)((limit - ends) / cheapest * (1.0 + 1e-9)) : 0;
+		d->cap[s] = stage_room(ev, s, d->cap[s]);
 		d->cap_after[s] = d->cap_after[s + 1] + d->cap[s];
 		d->pass_after[s] = d->pass_after[s + 1] + d->ends_s[s];
 		d->cheapest_after[s] = fmin(d->cheapest_after[s + 1], layer_s);
 	}
-}
-
-/* Forwards of chunks that a rank runs before its first backward (Narayanan et al. 2021, schedules
- * of Megatron-LM). */
-static double warm_up(const struct evaluator *ev, uint32_t s)
-{
-	double all = (double)ev->n_equal * ev->vpp;
-	double n = ev->vpp == 1 ? ev->pp - s
-	                        : 2.0 * (ev->pp - s - 1) + (double)(ev->vpp - 1) * ev->pp + 1.0;
-
-	return n < all ? n : all;
-}
-
-/* Least sum of coef[s] a layer when stage s takes at most cap[s] of all. */
-static double least_fill(const struct descent *d, const double *coef)
-{
-	bool used[ADP_SEARCH_MAX_PIPE] = {false};
-	uint32_t left = d->ev->n_layers;
-	double sum = 0.0;
-
-	while (left) {
-		uint32_t pick = d->ev->pp, take;
-
-		for (uint32_t s = 0; s < d->ev->pp; s++)
-			if (!used[s] && (pick == d->ev->pp || coef[s] < coef[pick]))
-				pick = s;
-		if (pick == d->ev->pp)
-			return INFINITY;
-		used[pick] = true;
-		take = d->cap[pick] < left ? d->cap[pick] : left;
-		sum += coef[pick] * take;
-		left -= take;
-	}
-	return sum;
-}
-
-/*
- * A bound on every split that beats the best, for equal replicas; the cheapest kind of block stands
- * for all. Rank m starts its first backward when one micro-batch has passed all forwards and the
- * backwards behind m; what it has done by then are its warm-up forwards; the rest of its own work
- * follows, and the backwards before it: T >= sum f + n t_m - warm_m f_m / v + sum of b_i / v over i
- * != m. The right side is linear in the layers; so is its mean over the ranks, weighted by their
- * speed, and the least value under the caps puts layers where they cost least. Uneven chunks cost
- * up to (v - 1) / v layers each.
- */
-static double mean_bound(const struct descent *d)
-{
-	const struct evaluator *ev = d->ev;
-	double v = ev->vpp, n = ev->n_equal, speed = 0.0, bound = 0.0, coef[ADP_SEARCH_MAX_PIPE];
-	uint32_t last = ev->pp - 1;
-	uint8_t r = ev->recompute_order[0];
-
-	for (uint32_t s = 0; s < ev->pp; s++)
-		speed += 1.0 /
-		         (ev->fwd[s * ev->n_blocks] + ev->bwd[(s * ADP_N_RECOMPUTE + r) * ev->n_blocks]);
-	for (uint32_t s = 0; s < ev->pp; s++) {
-		double warm = warm_up(ev, s), most_f = 0.0, most_b = 0.0;
-		double w = 1.0 /
-		           (ev->fwd[s * ev->n_blocks] + ev->bwd[(s * ADP_N_RECOMPUTE + r) * ev->n_blocks]) /
-		           speed;
-
-		coef[s] = INFINITY;
-		for (uint32_t i = 0; i < ev->n_blocks; i++) {
-			double f = ev->fwd[s * ev->n_blocks + i],
-				   b = ev->bwd[(s * ADP_N_RECOMPUTE + r) * ev->n_blocks + i];
-
-			coef[s] = fmin(coef[s], f + (1.0 - w) * b / v + w * (n * (f + b) - warm * f / v));
-			most_f = fmax(most_f, f);
-			most_b = fmax(most_b, b);
-		}
-		bound -= w * warm * (v - 1.0) / v * most_f + (1.0 - w) * (v - 1.0) / v * most_b;
-		if (s == 0 || s == last)
-			bound += ev->end_fwd[s] +
-			         w * (n * (ev->end_fwd[s] + ev->end_bwd[s]) - warm * ev->end_fwd[s]) +
-			         (1.0 - w) * ev->end_bwd[s];
-	}
-	return bound + least_fill(d, coef) + ev->min_rest_s;
-}
-
-/* The same from the slowest rank alone, which takes at least slowest_s for a micro-batch, wherever
- * it stands. */
-static double slowest_bound(const struct descent *d, double slowest_s)
-{
-	const struct evaluator *ev = d->ev;
-	double v = ev->vpp, coef[ADP_SEARCH_MAX_PIPE], warm = 0.0, most_f = 0.0, rounding = 0.0,
-		   ends = 0.0, own;
-	uint8_t r = ev->recompute_order[0];
-
-	for (uint32_t s = 0; s < ev->pp; s++) {
-		double most_b = 0.0;
-
-		coef[s] = INFINITY;
-		for (uint32_t i = 0; i < ev->n_blocks; i++) {
-			double f = ev->fwd[s * ev->n_blocks + i],
-				   b = ev->bwd[(s * ADP_N_RECOMPUTE + r) * ev->n_blocks + i];
-
-			coef[s] = fmin(coef[s], f + b / v);
-			most_f = fmax(most_f, f);
-			most_b = fmax(most_b, b);
-		}
-		warm = fmax(warm, warm_up(ev, s));
-		rounding += (v - 1.0) / v * most_b;
-		ends += ev->end_fwd[s] + (v > 1.0 ? 0.0 : ev->end_bwd[s]);
-	}
-	rounding += (v - 1.0) / v * warm * most_f + warm * ev->end_excess_s / v;
-	own = ev->n_equal - ((warm - 1.0) * ev->fwd_share + 1.0) / v;
-	return own > 0.0 ? least_fill(d, coef) + ends - rounding + own * slowest_s + ev->min_rest_s
-	                 : 0.0;
 }
 
 /* Forward time of n layers on a stage, at least. */
@@ -410,6 +304,79 @@ static bool head_table(struct descent *d, uint32_t kind, uint32_t n_micro, doubl
 	return ev->most_head[0] >= 0.0;
 }
 
+/* The critical paths of one kind of replica; ranks: pp of them. */
+static void critical_of(struct critical *c, struct critical_rank *ranks, const struct descent *d,
+                        uint32_t kind)
+{
+	const struct evaluator *ev = d->ev;
+	uint32_t last = ev->pp - 1, r = ev->recompute_order[0];
+	double sends_s = 0.0;
+
+	for (uint32_t s = 0; s < ev->pp; s++) {
+		size_t at = (size_t)kind * ev->pp + s;
+		const double *fwd = &ev->fwd[at * ev->n_blocks];
+		const double *bwd = &ev->bwd[(at * ADP_N_RECOMPUTE + r) * ev->n_blocks];
+
+		ranks[s] = (struct critical_rank){.fwd_s = fwd[0],
+		                                  .bwd_s = bwd[0],
+		                                  .first_fwd_s = s == 0 ? ev->end_fwd[at] : 0.0,
+		                                  .last_fwd_s = s > 0 ? ev->end_fwd[at] : 0.0,
+		                                  .end_bwd_s = ev->end_bwd[at],
+		                                  .least = stage_least(ev, s),
+		                                  .most = d->cap[s]};
+		for (uint32_t i = 1; i < ev->n_blocks; i++) {
+			ranks[s].fwd_s = fmin(ranks[s].fwd_s, fwd[i]);
+			ranks[s].bwd_s = fmin(ranks[s].bwd_s, bwd[i]);
+		}
+		sends_s += ev->send_fwd[at] * (s < last ? ev->vpp : ev->vpp - 1);
+		sends_s += s > 0 ? ev->send_bwd[at] : 0.0;
+	}
+	critical_init(c, ranks, ev->pp, ev->vpp, ev->n_equal, ev->n_layers, sends_s);
+}
+
+/* What every split pays after the pipeline's end, when the ranks but the first hold all they can.
+ */
+static double after_pipeline(const struct descent *d)
+{
+	struct evaluator *ev = d->ev;
+	uint32_t first = d->cap_after[1] < ev->n_layers ? ev->n_layers - d->cap_after[1] : 0;
+
+	return ev->min_rest_s + least_exposed(ev, 0, first);
+}
+
+static bool has_critical(const struct evaluator *ev)
+{
+	return ev->equal && (ev->vpp == 1 || ev->n_equal % ev->pp == 0);
+}
+
+/* False: the critical paths of some kind of replica leave no split within the limit. */
+static bool paths_possible(const struct descent *d, double limit)
+{
+	struct critical_rank ranks[ADP_SEARCH_MAX_PIPE];
+	struct critical c;
+
+	for (uint32_t k = 0; k < d->ev->n_kinds && has_critical(d->ev); k++) {
+		critical_of(&c, ranks, d, k);
+		if (!critical_possible(&c, limit - after_pipeline(d)))
+			return false;
+	}
+	return true;
+}
+
+/* No split ends before, as far as lo_s .. hi_s tells it. */
+static double paths_bound(const struct descent *d, double lo_s, double hi_s)
+{
+	struct critical_rank ranks[ADP_SEARCH_MAX_PIPE];
+	struct critical c;
+	double after_s = after_pipeline(d);
+
+	for (uint32_t k = 0; k < d->ev->n_kinds && has_critical(d->ev) && isfinite(hi_s); k++) {
+		critical_of(&c, ranks, d, k);
+		lo_s = after_s + critical_bound(&c, lo_s - after_s, hi_s - after_s);
+	}
+	return lo_s;
+}
+
 /* The most micro-batches that one kind of replica alone could end within the limit. */
 static uint32_t kind_most(struct descent *d, uint32_t kind, double limit)
 {
@@ -437,6 +404,8 @@ static bool limit_possible(struct descent *d, double limit)
 	uint64_t placed = 0;
 
 	d->table = false;
+	if (!paths_possible(d, limit))
+		return false;
 	if (!d->plain)
 		return true;
 	if (ev->equal) {
@@ -698,17 +667,6 @@ static bool even(struct evaluator *ev, struct split *split)
 	return split_fit(ev, split);
 }
 
-/* The better of both linear bounds, where they hold; lo: no step's bottleneck takes less. */
-static double linear_bounds(struct descent *d, double lo)
-{
-	struct evaluator *ev = d->ev;
-	uint32_t least = d->cap_after[1] < ev->n_layers ? ev->n_layers - d->cap_after[1] : 0;
-
-	if (!ev->equal || ev->n_kinds > 1 || ev->pp == 1 || (ev->n_equal < ev->pp && ev->vpp > 1))
-		return 0.0;
-	return fmax(mean_bound(d), slowest_bound(d, lo / ev->n_equal)) + least_exposed(ev, 0, least);
-}
-
 /* The split that is given rather than searched: the same number of layers on each stage, or all on
  * one. */
 static bool given_split(struct candidate *best, struct counts *counts, struct evaluator *ev)
@@ -812,9 +770,13 @@ int composition_try(struct candidate *best, struct counts *counts, struct evalua
 	descent_init(&d, best, counts, ev);
 	if (scattered(ev)) {
 		caps(&d);
-		*bound_s = fmax(*bound_s, linear_bounds(&d, fmax(*bound_s - ev->min_rest_s, 0.0)));
-		if (*bound_s < cut_s(ev->space, best) && proportional(ev, &split))
+		if (!paths_possible(&d, cut_s(ev->space, best))) {
+			counts->bounded++;
+			return ADP_OK;
+		}
+		if (proportional(ev, &split))
 			weigh(best, counts, ev, &split, &step_s);
+		*bound_s = paths_bound(&d, *bound_s, cut_s(ev->space, best));
 		*open = *bound_s < cut_s(ev->space, best);
 		return ADP_OK;
 	}
@@ -825,16 +787,14 @@ int composition_try(struct candidate *best, struct counts *counts, struct evalua
 	}
 	*bound_s = fmax(*bound_s, lo + ev->min_rest_s);
 	caps(&d);
-	*bound_s = fmax(*bound_s, linear_bounds(&d, lo));
 	if (ev->n_kinds > 1 && d.plain && ev->n_blocks == 1)
 		*bound_s = fmax(*bound_s, kinds_bound(&d));
-	if (*bound_s < cut_s(ev->space, best) && !limit_possible(&d, cut_s(ev->space, best)))
-		*bound_s = cut_s(ev->space, best);
-	if (*bound_s >= cut_s(ev->space, best)) {
+	if (*bound_s >= cut_s(ev->space, best) || !limit_possible(&d, cut_s(ev->space, best))) {
 		counts->bounded++;
 		return ADP_OK;
 	}
 	weigh(best, counts, ev, &split, &step_s);
+	*bound_s = paths_bound(&d, *bound_s, cut_s(ev->space, best));
 	*open = *bound_s < cut_s(ev->space, best);
 	return ADP_OK;
 }

@@ -143,6 +143,25 @@ bool stage_recompute(struct evaluator *ev, uint32_t s, uint32_t a, uint32_t b, u
 	return counts_recompute(ev, s, count, recompute);
 }
 
+uint32_t stage_room(struct evaluator *ev, uint32_t s, uint32_t most)
+{
+	uint32_t lo = 0, hi = most;
+	uint8_t r;
+
+	/* with several kinds of block it hangs on which layers */
+	if (ev->n_blocks > 1 || stage_recompute(ev, s, 0, most, &r))
+		return most;
+	while (lo + 1 < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (stage_recompute(ev, s, 0, mid, &r))
+			lo = mid;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
 void split_chunks(uint32_t *first, const struct split *split, uint32_t pp, uint32_t vpp)
 {
 	uint32_t at = 0;

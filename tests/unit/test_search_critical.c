@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The critical paths never rule out a split that the exact recurrence runs in time. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "search/critical.h"
+
+enum { MAX_RANKS = 12, MAX_VPP = 4, MAX_MICRO = 48 };
+
+static uint64_t random_state = 88172645463325252u;
+
+static uint32_t random_below(uint32_t n)
+{
+	random_state ^= random_state << 13;
+	random_state ^= random_state >> 7;
+	random_state ^= random_state << 17;
+	return (uint32_t)((random_state >> 16) % n);
+}
+
+static double random_s(double most)
+{
+	return most * random_below(1000001) / 1e6;
+}
+
+struct instance {
+	struct critical_rank ranks[MAX_RANKS];
+	double send_fwd_s[MAX_RANKS], send_bwd_s[MAX_RANKS], sends_s;
+	uint32_t pp, vpp, n_micro, n_layers, layers[MAX_RANKS];
+};
+
+static void instance_random(struct instance *x)
+{
+	uint32_t n_types = 1 + random_below(3);
+	double fwd_s[3], bwd_s[3], send_s = random_below(2) ? random_s(0.3) : 0.0;
+
+	memset(x, 0, sizeof *x);
+	x->pp = 1 + random_below(MAX_RANKS);
+	x->vpp = x->pp == 1 ? 1 : 1 + random_below(MAX_VPP);
+	x->n_micro = x->vpp > 1 ? x->pp * (1 + random_below(4)) : 1 + random_below(MAX_MICRO);
+	for (uint32_t t = 0; t < n_types; t++) {
+		fwd_s[t] = 0.1 + random_s(2.0);
+		bwd_s[t] = fwd_s[t] * (1.0 + random_s(2.0));
+	}
+	for (uint32_t m = 0; m < x->pp; m++) {
+		uint32_t t = random_below(n_types);
+
+		x->layers[m] = x->vpp + random_below(3 * x->vpp);
+		x->n_layers += x->layers[m];
+		x->send_fwd_s[m] = m + 1 < x->pp || x->vpp > 1 ? send_s : 0.0;
+		x->send_bwd_s[m] = m > 0 || x->vpp > 1 ? send_s : 0.0;
+		x->sends_s += (m + 1 < x->pp ? x->vpp : x->vpp - 1) * x->send_fwd_s[m] +
+		              (m > 0 ? x->send_bwd_s[m] : 0.0);
+		x->ranks[m] = (struct critical_rank){.fwd_s = fwd_s[t],
+		                                     .bwd_s = bwd_s[t],
+		                                     .first_fwd_s = m == 0 ? random_s(1.0) : 0.0,
+		                                     .last_fwd_s = m + 1 == x->pp ? random_s(3.0) : 0.0,
+		                                     .least = m > 0 && m + 1 < x->pp,
+		                                     .most = x->layers[m] + random_below(8)};
+		x->ranks[m].end_bwd_s = 2.0 * (x->ranks[m].first_fwd_s + x->ranks[m].last_fwd_s);
+	}
+}
+
+static uint32_t chunk(const struct instance *x, uint32_t m, uint32_t c)
+{
+	return x->layers[m] / x->vpp + (c < x->layers[m] % x->vpp);
+}
+
+/* When rank 0 ends: earlier chunks of a rank take the layers that do not divide. */
+static double exact_end(const struct instance *x)
+{
+	struct adp_pipe_stage stages[MAX_RANKS * MAX_VPP];
+	int64_t scratch[(8 + 4 * MAX_VPP) * MAX_RANKS];
+	double end_s[MAX_RANKS];
+
+	for (uint32_t c = 0; c < x->vpp; c++)
+		for (uint32_t m = 0; m < x->pp; m++) {
+			const struct critical_rank *r = &x->ranks[m];
+			struct adp_pipe_stage *s = &stages[c * x->pp + m];
+
+			*s = (struct adp_pipe_stage){.fwd_s = chunk(x, m, c) * r->fwd_s,
+			                             .bwd_s = chunk(x, m, c) * r->bwd_s,
+			                             .send_fwd_s = x->send_fwd_s[m],
+			                             .send_bwd_s = x->send_bwd_s[m]};
+			if (m == 0 && c == 0) {
+				s->fwd_s += r->first_fwd_s;
+				s->bwd_s += r->end_bwd_s;
+				s->send_bwd_s = 0.0;
+			}
+			if (m + 1 == x->pp && c + 1 == x->vpp) {
+				s->fwd_s += r->last_fwd_s;
+				s->bwd_s += m > 0 ? r->end_bwd_s : 0.0;
+				s->send_fwd_s = 0.0;
+			}
+		}
+	assert_true(adp_pipeline_scratch(x->pp, x->vpp, x->n_micro) <=
+	            sizeof scratch / sizeof *scratch);
+	assert_int_equal(adp_pipeline_end(end_s, stages, x->pp, x->vpp, x->n_micro, scratch, NULL),
+	                 ADP_OK);
+	return end_s[0];
+}
+
+static void of_instance(struct critical *c, const struct instance *x)
+{
+	critical_init(c, x->ranks, x->pp, x->vpp, x->n_micro, x->n_layers, x->sends_s);
+}
+
+/* Any split is a witness: its own end must stay possible. */
+static void no_split_ends_before_the_bound(void **state)
+{
+	struct instance x;
+	struct critical c;
+	double sum = 0.0;
+	uint32_t n = 20000;
+
+	(void)state;
+	for (uint32_t i = 0; i < n; i++) {
+		double end_s;
+
+		instance_random(&x);
+		of_instance(&c, &x);
+		end_s = exact_end(&x);
+		if (!critical_possible(&c, end_s)) {
+			print_error("instance %u: pp %u, vpp %u, %u micro-batches, end %.9g\n", i, x.pp, x.vpp,
+			            x.n_micro, end_s);
+			fail();
+		}
+		sum += critical_bound(&c, 0.0, end_s) / end_s;
+	}
+	/* random splits are far from the best, yet the bound must not be idle */
+	assert_true(sum / n > 0.65);
+}
+
+/*
+ * Equal ranks, 2 layers each of 1 s forward and 2 s backward, no ends, no sends: 4 ranks, 8
+ * micro-batches. The best split is the equal one: (8 + 4 - 1) x 6 s = 66 s. Rank 0 sees a pass of
+ * 4 x 6 = 24 s, 8 x 6 = 48 s of its own less 4 warm-up forwards of 2 s and a backward of 4 s: 60 s.
+ * Rank 3 does one forward only before its first backward: 24 + 48 - 2 - 4 = 66 s.
+ */
+static void equal_ranks_meet_the_bound(void **state)
+{
+	struct instance x = {.pp = 4, .vpp = 1, .n_micro = 8, .n_layers = 8, .layers = {2, 2, 2, 2}};
+	struct critical c;
+
+	(void)state;
+	for (uint32_t m = 0; m < x.pp; m++)
+		x.ranks[m] = (struct critical_rank){.fwd_s = 1.0, .bwd_s = 2.0, .most = 8};
+	of_instance(&c, &x);
+	assert_true(fabs(exact_end(&x) - 66.0) < 1e-9);
+	assert_true(critical_possible(&c, 66.0));
+	assert_true(critical_bound(&c, 0.0, 66.0) > 60.0);
+}
+
+/* The same ranks, room for 2 layers on each but 1 on the second: 7 of 8 layers have a place. */
+static void too_little_room_is_never_possible(void **state)
+{
+	struct instance x = {.pp = 4, .vpp = 1, .n_micro = 8, .n_layers = 8};
+	struct critical c;
+
+	(void)state;
+	for (uint32_t m = 0; m < x.pp; m++)
+		x.ranks[m] = (struct critical_rank){.fwd_s = 1.0, .bwd_s = 2.0, .most = m == 1 ? 1 : 2};
+	of_instance(&c, &x);
+	assert_false(critical_possible(&c, 1e9));
+	x.ranks[1].most = 2;
+	assert_true(critical_possible(&c, 1e9));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(no_split_ends_before_the_bound),
+		cmocka_unit_test(equal_ranks_meet_the_bound),
+		cmocka_unit_test(too_little_room_is_never_possible),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -66,6 +66,7 @@ double stage_bytes(struct evaluator *ev, uint32_t s, const uint16_t *count, uint
 	key.groups = (uint8_t)((ev->sc->shape.tp > 1) + (ev->sc->shape.cp > 1) +
 	                       (ev->sc->shape.ep > 1) + (ev->comp->dp > 1) + 2 * (ev->pp > 1));
 	at = key_hash(&key) % MEMORY_CACHE;
+	/* every byte of a key was zeroed first. NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
 	if (!out && memcmp(&ev->cache_key[at], &key, sizeof key) == 0)
 		return ev->cache_value[at];
 

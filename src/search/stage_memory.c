@@ -66,7 +66,7 @@ double stage_bytes(struct evaluator *ev, uint32_t s, const uint16_t *count, uint
 	key.groups = (uint8_t)((ev->sc->shape.tp > 1) + (ev->sc->shape.cp > 1) +
 	                       (ev->sc->shape.ep > 1) + (ev->comp->dp > 1) + 2 * (ev->pp > 1));
 	at = key_hash(&key) % MEMORY_CACHE;
-	/* every byte of a key was zeroed first. NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
+	/* keys are zeroed. NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
 	if (!out && memcmp(&ev->cache_key[at], &key, sizeof key) == 0)
 		return ev->cache_value[at];
 
@@ -181,7 +181,7 @@ bool split_fit(struct evaluator *ev, struct split *split)
 
 	split_chunks(first, split, ev->pp, ev->vpp);
 	for (uint32_t s = 0; s < ev->pp; s++) {
-		uint16_t count[ADP_SEARCH_MAX_BLOCKS] = {0}, part[ADP_SEARCH_MAX_BLOCKS];
+		uint16_t count[ADP_SEARCH_MAX_BLOCKS] = {0}, part[ADP_SEARCH_MAX_BLOCKS] = {0};
 
 		for (uint32_t c = 0; c < ev->vpp; c++) {
 			uint32_t at = first[c * ev->pp + s];

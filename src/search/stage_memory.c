@@ -177,7 +177,7 @@ void split_chunks(uint32_t *first, const struct split *split, uint32_t pp, uint3
 
 bool split_fit(struct evaluator *ev, struct split *split)
 {
-	uint32_t first[ADP_SEARCH_MAX_CHUNKS + 1];
+	uint32_t first[ADP_SEARCH_MAX_CHUNKS + 1] = {0};
 
 	split_chunks(first, split, ev->pp, ev->vpp);
 	for (uint32_t s = 0; s < ev->pp; s++) {

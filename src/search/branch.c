@@ -10,6 +10,8 @@ enum { OPEN_MAX = 16384 };
 
 /* Up to this many slots every number of replicas is tried where the batches need not divide. */
 static const uint32_t small_fleet_slots = 64;
+/* Up to this many shares of the replicas between the types all are tried. */
+static const uint64_t small_fleet_shares = 128;
 
 /* The search inside one unit: data-parallel size, and how many stages or replicas each type gives.
  */
@@ -378,9 +380,7 @@ static int try_replicas(struct branch *b, uint32_t pp)
 	return try_composition(b, &comp, bound_s + engine->step_fixed_s);
 }
 
-/*
- * Unequal counts on a small fleet: every number of replicas of each type, most first.
- */
+/* Every number of replicas of each type, most first. */
 static int branch_replicas(struct branch *b, uint32_t pp, uint32_t t, uint32_t used)
 {
 	double slots[ADP_SEARCH_MAX_TYPES] = {0}, cap = floor(b->cap_slots / pp);
@@ -429,16 +429,29 @@ static bool fill_replicas(struct branch *b, uint32_t pp, uint32_t set, double dp
 	return true;
 }
 
+/* Is the fleet small enough to try every number of replicas of each type? */
+static bool tries_all_replicas(const struct branch *b, uint32_t pp)
+{
+	uint64_t n = 1;
+
+	if (!equal_batches(b->space, b->unit) && b->n_all <= small_fleet_slots)
+		return true;
+	for (uint32_t t = 0; t < b->n_types && n <= small_fleet_shares; t++)
+		n *= b->n[t] / pp + 1;
+	return n <= small_fleet_shares;
+}
+
 /*
- * Data parallelism across types. With equal counts the slowest type present sets the pace, so for
- * each size and set of types the faster ones are used up first. With unequal counts every replica
- * helps: all of them, or on a small fleet every number.
+ * Data parallelism across types. On a small fleet every number of replicas of each: fewer of the
+ * faster type can meet in one node where more would not. Else, with equal counts the slowest type
+ * present sets the pace, so for each size and set of types the faster ones are used up first; with
+ * unequal counts every replica helps: all of them.
  */
 static int search_replicas(struct branch *b, uint32_t pp)
 {
 	int rc = ADP_OK;
 
-	if (!equal_batches(b->space, b->unit) && b->n_all <= small_fleet_slots) {
+	if (tries_all_replicas(b, pp)) {
 		memset(b->share, 0, sizeof b->share);
 		return branch_replicas(b, pp, 0, 0);
 	}

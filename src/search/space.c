@@ -663,7 +663,9 @@ static int shapes_build(struct space *space, const struct degrees *d, struct adp
 	struct slots *all = adp_arena_calloc(space->arena, (size_t)d->tp.n * d->cp.n, sizeof *all);
 	struct shape_cost *shapes = adp_arena_calloc(space->arena, (size_t)max, sizeof *shapes);
 	double n_gpus = fmin((double)adp_cluster_n_gpus(space->cluster), space->max_slots_gpus);
-	bool uneven_sequence = false;
+	const struct adp_block *last = &space->model->blocks[space->model->n_blocks - 1];
+	uint64_t expert_width = last->n_experts ? last->expert_ffn_hidden : 0;
+	bool uneven_sequence = false, uneven_experts = false;
 	int rc = ADP_OK;
 
 	if (!all || !shapes)
@@ -697,8 +699,7 @@ static int shapes_build(struct space *space, const struct degrees *d, struct adp
 							                          .sequence_parallel = d->sp.value[s],
 							                          .micro_batch_seqs = d->micro.value[m],
 							                          .precision = space->train->precision};
-							bool moe = space->model->n_blocks &&
-							           space->model->blocks[space->model->n_blocks - 1].n_experts;
+							bool moe = last->n_experts;
 
 							/* the experts' own TP: 1 only where it differs and the engine can */
 							if (x && (tp == 1 || !moe || !space->engine->expert_tensor_parallel))
@@ -717,6 +718,12 @@ static int shapes_build(struct space *space, const struct degrees *d, struct adp
 								uneven_sequence = true;
 								continue;
 							}
+							/* and of each expert's width */
+							if (expert_width % shape.etp) {
+								space->n_refused++;
+								uneven_experts = true;
+								continue;
+							}
 							/* an expert group must fit what data parallelism can give */
 							if ((double)shape.ep * shape.etp > n_gpus) {
 								space->n_refused++;
@@ -730,6 +737,11 @@ static int shapes_build(struct space *space, const struct degrees *d, struct adp
 		}
 	space->slots = all;
 	space->shapes = shapes;
+	if (space->n_shapes == 0 && uneven_experts)
+		return adp_fail(
+			err, ADP_EINFEASIBLE,
+			"no tensor parallel size allowed here divides the experts' width of %" PRIu64,
+			expert_width);
 	if (space->n_shapes == 0 && uneven_sequence)
 		return adp_fail(
 			err, ADP_EINFEASIBLE,

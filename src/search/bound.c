@@ -53,6 +53,38 @@ static void price_build(struct work *out, uint32_t ref, uint32_t n_kinds, uint32
 	out->price[p].n = n;
 }
 
+/* Forward and backward apart. */
+static void work_passes(struct work *out, const struct space *space, const struct unit *unit)
+{
+	const struct shape_cost *sc = &space->shapes[unit->shape];
+	uint32_t n_blocks = space->model->n_blocks;
+
+	for (uint32_t t = 0; t < space->n_types; t++) {
+		out->layer_fwd_s[t] = out->layer_bwd_s[t] = INFINITY;
+		for (uint32_t e = 0; e < N_END_KINDS; e++)
+			out->end_fwd_s[t][e] = out->end_bwd_s[t][e] = INFINITY;
+		for (uint32_t c = 0; c < sc->slots->n_classes; c++) {
+			if (space->types[t] != sc->slots->classes[c].type)
+				continue;
+			for (uint32_t k = 0; k < n_blocks; k++) {
+				const struct adp_item_time *time = &sc->block[c * n_blocks + k];
+
+				if (out->amount[k] <= 0.0)
+					continue;
+				out->layer_fwd_s[t] = fmin(out->layer_fwd_s[t], time->fwd_s);
+				out->layer_bwd_s[t] = fmin(out->layer_bwd_s[t],
+				                           kind_time(time, unit->recompute, true) - time->fwd_s);
+			}
+			for (uint32_t e = 0; e < N_END_KINDS; e++) {
+				const struct adp_item_time *time = &sc->end[c * N_END_KINDS + e];
+
+				out->end_fwd_s[t][e] = fmin(out->end_fwd_s[t][e], time->fwd_s);
+				out->end_bwd_s[t][e] = fmin(out->end_bwd_s[t][e], time->bwd_s);
+			}
+		}
+	}
+}
+
 void work_build(struct work *out, const struct space *space, const struct unit *unit)
 {
 	const struct shape_cost *sc = &space->shapes[unit->shape];
@@ -92,19 +124,12 @@ void work_build(struct work *out, const struct space *space, const struct unit *
 	for (uint32_t k = 0; k < n_blocks; k++)
 		out->n_layers += out->amount[k];
 	for (uint32_t t = 0; t < space->n_types; t++) {
-		uint32_t at;
-
-		if (!out->present[t])
-			continue;
 		out->layer_s[t] = INFINITY;
-		for (uint32_t k = 0; k < n_blocks; k++)
+		for (uint32_t k = 0; k < n_blocks && out->present[t]; k++)
 			if (out->amount[k] > 0.0)
 				out->layer_s[t] = fmin(out->layer_s[t], out->time_s[t][k]);
-		for (at = out->n_by_layer++;
-		     at > 0 && out->layer_s[out->by_layer[at - 1]] > out->layer_s[t]; at--)
-			out->by_layer[at] = out->by_layer[at - 1];
-		out->by_layer[at] = (uint8_t)t;
 	}
+	work_passes(out, space, unit);
 	for (uint32_t ref = 0; ref < space->n_types; ref++)
 		for (uint32_t ends = 0; ends < 2 && out->present[ref]; ends++)
 			price_build(out, ref, out->n_kinds - (ends ? 0 : N_END_KINDS), space->n_types);
@@ -130,55 +155,51 @@ double work_bound(const struct work *work, const double n[ADP_SEARCH_MAX_TYPES],
 	return best > 0.0 ? best : INFINITY;
 }
 
-/* Whole layers that fit a stage of time tau beside something of extra seconds. */
-static double layers_in(double tau, double extra, double layer_s)
-{
-	return tau > extra ? floor((tau - extra) / layer_s * (1.0 + 1e-12)) : 0.0;
-}
-
-double work_whole_layers(const struct work *work, const double n[ADP_SEARCH_MAX_TYPES], double pp,
-                         double cap, double at_least)
+bool work_fits(const struct work *work, const double n[ADP_SEARCH_MAX_TYPES],
+               const double most[ADP_SEARCH_MAX_TYPES], double pp, double tau_s)
 {
 	uint32_t n_blocks = work->n_kinds - N_END_KINDS;
 	uint32_t n_ends = pp > 1.0 ? N_END_KINDS : 1; /* one stage alone holds both ends */
-	double tau = at_least;
+	double whole[ADP_SEARCH_MAX_TYPES], left = pp, room = 0.0;
+	double least_lost[N_END_KINDS] = {INFINITY, 0.0};
+	bool taken[ADP_SEARCH_MAX_TYPES] = {false};
 
-	/* raise tau to the next whole layer until there is room for all, the ends where they take least
-	 */
-	for (;;) {
-		double room = 0.0, least_lost[N_END_KINDS] = {INFINITY, INFINITY}, next = INFINITY,
-			   left = cap, lost = 0.0;
+	if (n_ends > 1)
+		least_lost[KIND_TAIL] = INFINITY;
+	for (uint32_t t = 0; t < ADP_SEARCH_MAX_TYPES; t++) {
+		double per_s, share;
 
-		for (uint32_t i = 0; i < work->n_by_layer; i++) {
-			uint32_t t = work->by_layer[i];
-			double whole, layer_s = work->layer_s[t];
+		taken[t] = !(n[t] > 0.0);
+		if (taken[t])
+			continue;
+		per_s = 1.0 / work->layer_s[t];
+		share = floor(tau_s * per_s * (1.0 + 1e-12));
+		whole[t] = share < most[t] ? share : most[t];
+		for (uint32_t e = 0; e < n_ends; e++) {
+			double extra = work->time_s[t][n_blocks + e], with;
 
-			if (n[t] <= 0.0)
+			if (n_ends == 1)
+				extra += work->time_s[t][n_blocks + KIND_TAIL];
+			if (tau_s < extra * (1.0 - 1e-12))
 				continue;
-			whole = layers_in(tau, 0.0, layer_s);
-			if (left > 0.0)
-				room += (n[t] < left ? n[t] : left) * whole;
-			left -= n[t];
-			/* a type with slower layers may have the faster ends */
-			next = fmin(next, (whole + 1.0) * layer_s);
-			for (uint32_t e = 0; e < n_ends; e++) {
-				double extra = work->time_s[t][n_blocks + e], with;
-
-				if (n_ends == 1)
-					extra += work->time_s[t][n_blocks + KIND_TAIL];
-				with = layers_in(tau, extra, layer_s);
-				least_lost[e] = fmin(least_lost[e], tau < extra ? INFINITY : whole - with);
-				next = fmin(next, tau < extra ? extra : (with + 1.0) * layer_s + extra);
-			}
+			with = floor((tau_s - extra) * per_s * (1.0 + 1e-12));
+			with = with < most[t] ? with : most[t];
+			least_lost[e] = fmin(least_lost[e], whole[t] - with);
 		}
-		for (uint32_t e = 0; e < n_ends; e++)
-			lost += least_lost[e];
-		if (room - lost >= work->n_layers)
-			return tau;
-		if (!(next > tau))
-			return tau; /* rounding: stay below the truth */
-		tau = next;
 	}
+	while (left > 0.0) {
+		uint32_t pick = ADP_SEARCH_MAX_TYPES;
+
+		for (uint32_t t = 0; t < ADP_SEARCH_MAX_TYPES; t++)
+			if (!taken[t] && (pick == ADP_SEARCH_MAX_TYPES || whole[t] > whole[pick]))
+				pick = t;
+		if (pick == ADP_SEARCH_MAX_TYPES)
+			break;
+		taken[pick] = true;
+		room += (n[pick] < left ? n[pick] : left) * whole[pick];
+		left -= n[pick];
+	}
+	return room - least_lost[KIND_EMBEDDING] - least_lost[KIND_TAIL] >= work->n_layers;
 }
 
 double unit_bound(const struct space *space, const struct unit *unit)

@@ -4,7 +4,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "search/internal.h"
+#include "search/critical.h"
+#include "search/evaluator.h"
 
 enum { OPEN_MAX = 16384 };
 
@@ -12,6 +13,14 @@ enum { OPEN_MAX = 16384 };
 static const uint32_t small_fleet_slots = 64;
 /* Up to this many shares of the replicas between the types all are tried. */
 static const uint64_t small_fleet_shares = 128;
+
+/* Layers that each stage could hold, by type, for one size of the pipelines. */
+struct rooms {
+	uint32_t dp, pp, known; /* known: bit t */
+	bool timed;             /* no more than the step's time allows either */
+	uint16_t n[ADP_SEARCH_MAX_TYPES][ADP_SEARCH_MAX_PIPE];
+	double most[ADP_SEARCH_MAX_TYPES]; /* of any stage */
+};
 
 /* The search inside one unit: data-parallel size, and how many stages or replicas each type gives.
  */
@@ -28,6 +37,7 @@ struct branch {
 	uint64_t n_batches;
 	double cap_slots;
 	struct layer_room room[ADP_SEARCH_MAX_TYPES];
+	struct rooms rooms;
 	uint32_t max_pipe;
 	struct adp_error *err;
 	/* of the data-parallel size at hand */
@@ -93,80 +103,192 @@ static bool composition_legal(const struct branch *b, const struct composition *
 	return true;
 }
 
-/*
- * Bound of a composition of pp stages, at most stages[t] of them on type t (exactly, when cap is
- * infinite): the work over the slots for the replica with the most micro-batches; with a plain
- * pipeline also the fill and drain around its slowest stage m, at least all other stages' work less
- * the forwards that m itself does meanwhile: those of its warm-up but one, at most pp and n_micro.
- */
-static double fill_and_drain(const struct branch *b, const double *stages, double pp,
-                             double n_micro, double per_batch)
+/* What the step may take beside the fixed part, and still be worth a look. */
+static double limit_s(const struct branch *b)
 {
-	double bound = n_micro * per_batch, pass = 0.0;
+	return cut_s(b->space, b->best) - b->space->engine->step_fixed_s;
+}
 
-	if (b->unit->vpp == 1 && pp > 1.0) {
-		double warm = fmin(pp, n_micro);
+/* Least time that a micro-batch spends in all stages: forward, and backward of one chunk of each.
+ */
+static double least_pass(const struct branch *b, const double *stages, double pp)
+{
+	double v = b->unit->vpp, layer_s = INFINITY, bwd_s = INFINITY, ends_s = 0.0, pass = 0.0;
 
+	if (b->unit->vpp == 1) {
 		for (uint32_t k = 0; k < b->work.n_kinds; k++) {
 			double least = INFINITY;
 
 			for (uint32_t t = 0; t < b->n_types; t++)
-				if (stages[t] > 0.0 && b->work.present[t] && b->work.time_s[t][k] < least)
+				if (stages[t] > 0.0 && b->work.time_s[t][k] < least)
 					least = b->work.time_s[t][k];
 			pass += b->work.amount[k] * least;
 		}
-		bound = fmax(bound, (n_micro - 1.0) * per_batch + pass -
-		                        (warm - 1.0) *
-		                            (b->work.fwd_share * per_batch + 2.0 * b->work.end_excess_s));
+		return pass;
 	}
-	return bound + b->space->engine->step_fixed_s;
+	for (uint32_t t = 0; t < b->n_types; t++)
+		if (stages[t] > 0.0) {
+			layer_s = fmin(layer_s, b->work.layer_fwd_s[t]);
+			bwd_s = fmin(bwd_s, b->work.layer_bwd_s[t]);
+		}
+	for (uint32_t e = 0; e < N_END_KINDS; e++) {
+		double least = INFINITY;
+
+		for (uint32_t t = 0; t < b->n_types; t++)
+			if (stages[t] > 0.0)
+				least = fmin(least, b->work.end_fwd_s[t][e] + b->work.end_bwd_s[t][e]);
+		ends_s += least;
+	}
+	/* a chunk may hold up to a layer less than its share */
+	return b->work.n_layers * layer_s + ends_s +
+	       fmax(0.0, b->work.n_layers - pp * (v - 1.0)) / v * bwd_s;
 }
 
-static double composition_bound(const struct branch *b, const double *stages, double pp,
-                                double n_micro, double cap)
+/*
+ * The longest time of a stage, per micro-batch, that a step within the limit allows on at most
+ * stages[t] stages of each type: the micro-batches one after the other, or the critical path of the
+ * slowest stage m (critical.h), whose warm-up is at most that of the first stage.
+ */
+static double longest_stage(const struct branch *b, const double *stages, double pp, double n_micro)
 {
-	double per_batch = work_bound(&b->work, stages, cap),
-		   bound = fill_and_drain(b, stages, pp, n_micro, per_batch);
+	double v = b->unit->vpp, limit = limit_s(b) * (1.0 + 1e-9), tau = limit / n_micro;
+	double warm = fmin(pp, n_micro), first = 0.0, slope;
 
-	/* whole layers cost more to count; only where the shares alone do not decide */
-	if (bound >= cut_s(b->space, b->best))
-		return bound;
-	return fill_and_drain(b, stages, pp, n_micro,
-	                      work_whole_layers(&b->work, stages, pp, cap, per_batch));
+	if (pp == 1.0 || !isfinite(limit) || (v > 1.0 && n_micro < pp))
+		return tau;
+	if (v > 1.0) {
+		/* in forwards of the whole stage; uneven chunks of at least v layers add up to (pp - 1) (v
+		 * - 1) / v */
+		warm = ((v + 1.0) * pp - 1.0) / v + (pp - 1.0) * (v - 1.0) / (v * v);
+		warm = fmin(warm, n_micro);
+		for (uint32_t t = 0; t < b->n_types; t++)
+			if (stages[t] > 0.0)
+				first = fmax(first,
+				             b->work.time_s[t][b->work.n_kinds - N_END_KINDS + KIND_EMBEDDING]);
+		slope = n_micro - 1.0 / v - warm * b->work.fwd_share;
+		limit += warm * 2.0 * b->work.end_excess_s + pp * first;
+	} else {
+		slope = n_micro - 1.0 - (warm - 1.0) * b->work.fwd_share;
+		limit += (warm - 1.0) * 2.0 * b->work.end_excess_s;
+	}
+	return slope > 0.0 ? fmin(tau, (limit - least_pass(b, stages, pp)) / slope) : tau;
 }
 
-/* Could the stages hold all layers, by memory and by the time of the best plan so far? */
-static bool layers_could_fit(struct branch *b, const struct composition *comp)
+/*
+ * The most layers that each stage of a pipeline could hold on GPUs of a type. With kinds of block
+ * that differ, and where ZeRO's group hangs on the nodes, state and activations of the leanest
+ * layer alone count.
+ */
+static const uint16_t *rooms_of(struct branch *b, uint32_t dp, uint32_t pp, bool timed, uint32_t t)
 {
-	uint32_t n_micro = (uint32_t)((b->n_batches + comp->dp - 1) / comp->dp),
-			 n_blocks = b->space->model->n_blocks;
-	double limit = (cut_s(b->space, b->best) - b->space->engine->step_fixed_s) / n_micro,
-		   layers = 0.0;
-	double by_time[ADP_SEARCH_MAX_TYPES] = {0}, shard = (double)comp->dp * b->sc->shape.cp;
+	struct rooms *rooms = &b->rooms;
+	const struct space *space = b->space;
+	uint32_t n_micro = (uint32_t)((b->n_batches + dp - 1) / dp), most = space->model->n_layers;
+	double shard = (double)dp * b->sc->shape.cp, by_time = INFINITY;
 
-	for (uint32_t t = 0; t < b->n_types; t++) {
-		double layer_s = INFINITY;
-
-		for (uint32_t k = 0; k < n_blocks; k++)
-			if (b->work.amount[k] > 0.0)
-				layer_s = fmin(layer_s, b->work.time_s[t][k]);
-		by_time[t] = comp->n_groups > 1 ? INFINITY : limit / layer_s * (1.0 + 1e-9);
+	if (rooms->dp != dp || rooms->pp != pp || rooms->timed != timed) {
+		rooms->dp = dp;
+		rooms->pp = pp;
+		rooms->timed = timed;
+		rooms->known = 0;
 	}
+	if (rooms->known & (1u << t))
+		return rooms->n[t];
+	rooms->known |= 1u << t;
+	if (timed)
+		by_time = limit_s(b) / n_micro / b->work.layer_s[t] * (1.0 + 1e-9);
+	if (by_time < most)
+		most = by_time > 0.0 ? (uint32_t)by_time : 0;
+	if (space->model->n_blocks == 1 && !b->unit->hybrid) {
+		evaluator_size(b->ev, b->unit, dp, pp);
+		stage_rooms(rooms->n[t], b->ev, &space->cluster->types[space->types[t]], most);
+	} else {
+		for (uint32_t s = 0; s < pp; s++) {
+			double in_flight = adp_pipeline_in_flight(s, pp, b->unit->vpp, n_micro);
+
+			rooms->n[t][s] = (uint16_t)fmin(most, layer_room_layers(&b->room[t], shard, in_flight));
+		}
+	}
+	rooms->most[t] = 0.0;
+	for (uint32_t s = 0; s < pp; s++)
+		rooms->most[t] = fmax(rooms->most[t], rooms->n[t][s]);
+	return rooms->n[t];
+}
+
+/* The most layers of any stage: exactly where rooms_of() was asked before. */
+static double most_layers(const struct branch *b, uint32_t pp, uint32_t t)
+{
+	const struct rooms *rooms = &b->rooms;
+	uint32_t n_micro = (uint32_t)((b->n_batches + b->dp - 1) / b->dp);
+
+	if (rooms->dp == b->dp && rooms->pp == pp && rooms->timed && rooms->known & (1u << t))
+		return rooms->most[t];
+	return layer_room_layers(&b->room[t], (double)b->dp * b->sc->shape.cp,
+	                         adp_pipeline_in_flight(pp - 1, pp, b->unit->vpp, n_micro));
+}
+
+/* Could pp stages, at most stages[t] of them of type t, beat the best plan? */
+static bool stages_possible(struct branch *b, const double *stages, uint32_t pp, double n_micro)
+{
+	double tau = longest_stage(b, stages, pp, n_micro), most[ADP_SEARCH_MAX_TYPES];
+
+	for (uint32_t t = 0; t < b->n_types; t++)
+		most[t] = b->work.n_layers;
+	if (!work_fits(&b->work, stages, most, pp, tau))
+		return false;
+	/* prices tell kinds of block apart */
+	if (b->space->model->n_blocks > 1 && work_bound(&b->work, stages, pp) > tau)
+		return false;
+	for (uint32_t t = 0; t < b->n_types; t++)
+		if (stages[t] > 0.0)
+			most[t] = most_layers(b, pp, t);
+	return work_fits(&b->work, stages, most, pp, tau);
+}
+
+/* Does the order of the types leave room for all layers within the limit? */
+static bool order_possible(struct branch *b, const struct composition *comp)
+{
+	uint32_t n_micro = (uint32_t)((b->n_batches + comp->dp - 1) / comp->dp), room = 0;
+	bool timed = comp->n_groups == 1 || equal_batches(b->space, b->unit);
+	struct critical_rank ranks[ADP_SEARCH_MAX_PIPE];
+	struct critical c;
+
 	for (uint32_t s = 0; s < comp->pp; s++) {
-		double most = INFINITY,
-			   in_flight = adp_pipeline_in_flight(s, comp->pp, b->unit->vpp, n_micro);
+		uint32_t most = UINT32_MAX;
 
 		for (uint32_t g = 0; g < comp->n_groups; g++) {
-			uint32_t t = comp->group[g].stage_type[s];
+			uint32_t n = rooms_of(b, comp->dp, comp->pp, timed, comp->group[g].stage_type[s])[s];
 
-			most = fmin(most,
-			            fmin(layer_room_layers(&b->room[t], shard, in_flight), floor(by_time[t])));
+			most = n < most ? n : most;
 		}
-		layers += most;
-		if (layers >= b->space->model->n_layers)
-			return true;
+		ranks[s].most = most;
+		ranks[s].least = s > 0 && s + 1 < comp->pp;
+		room += most;
 	}
-	return false;
+	if (room < b->space->model->n_layers)
+		return false;
+	if (!timed || !isfinite(limit_s(b)) || (b->unit->vpp > 1 && n_micro % comp->pp))
+		return true;
+	for (uint32_t g = 0; g < comp->n_groups; g++) {
+		for (uint32_t s = 0; s < comp->pp; s++) {
+			uint32_t t = comp->group[g].stage_type[s];
+			bool last = s + 1 == comp->pp;
+
+			ranks[s].fwd_s = b->work.layer_fwd_s[t];
+			ranks[s].bwd_s = b->work.layer_bwd_s[t];
+			ranks[s].first_fwd_s = s == 0 ? b->work.end_fwd_s[t][KIND_EMBEDDING] : 0.0;
+			ranks[s].last_fwd_s = last ? b->work.end_fwd_s[t][KIND_TAIL] : 0.0;
+			ranks[s].end_bwd_s = (s == 0 ? b->work.end_bwd_s[t][KIND_EMBEDDING] : 0.0) +
+			                     (last ? b->work.end_bwd_s[t][KIND_TAIL] : 0.0);
+		}
+		/* a transfer takes its fixed time at least */
+		critical_init(&c, ranks, comp->pp, b->unit->vpp, n_micro, b->space->model->n_layers,
+		              b->space->engine->p2p_fixed_s *
+		                  ((double)comp->pp * b->unit->vpp + comp->pp - 2.0));
+		if (!critical_possible(&c, limit_s(b)))
+			return false;
+	}
+	return true;
 }
 
 /* A list that is full keeps the bound, so that the gap stays true. */
@@ -195,7 +317,7 @@ static int try_composition(struct branch *b, const struct composition *comp, dou
 	bool open;
 	int rc;
 
-	if (bound_s >= cut_s(b->space, b->best) || !layers_could_fit(b, comp)) {
+	if (bound_s >= cut_s(b->space, b->best) || !order_possible(b, comp)) {
 		b->counts->bounded++;
 		return ADP_OK;
 	}
@@ -264,8 +386,8 @@ static int try_stages(struct branch *b)
 	}
 	if (comp.pp == 0 || !all_required(b) || !composition_legal(b, &comp))
 		return ADP_OK;
-	bound_s = composition_bound(b, stages, comp.pp, n_micro, INFINITY);
-	if (bound_s >= cut_s(b->space, b->best)) {
+	bound_s = n_micro * work_bound(&b->work, stages, INFINITY) + b->space->engine->step_fixed_s;
+	if (bound_s >= cut_s(b->space, b->best) || !stages_possible(b, stages, comp.pp, n_micro)) {
 		b->counts->bounded++;
 		return ADP_OK;
 	}
@@ -300,7 +422,7 @@ static int branch_stages(struct branch *b, uint32_t t, uint32_t pp, uint32_t lef
 		for (uint32_t i = 0; i < b->n_types; i++)
 			stages[i] = i < t ? b->share[i] : i == t ? p : fmin(type_stages(b, i), left);
 		/* at most p stages of this type is too slow: so are fewer */
-		if (composition_bound(b, stages, pp, n_micro, pp) >= cut_s(b->space, b->best)) {
+		if (!stages_possible(b, stages, pp, n_micro)) {
 			b->counts->bounded++;
 			break;
 		}
@@ -334,7 +456,7 @@ static int search_stages(struct branch *b)
 			continue;
 		if (equal_layers_bound(b, b->space->type_required, pp, n_micro) >=
 		        cut_s(b->space, b->best) ||
-		    composition_bound(b, stages, pp, n_micro, pp) >= cut_s(b->space, b->best)) {
+		    !stages_possible(b, stages, pp, n_micro)) {
 			b->counts->bounded++;
 			continue;
 		}

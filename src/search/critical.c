@@ -36,14 +36,15 @@ static double most_excess(uint32_t pp, uint32_t vpp, uint32_t n)
 	return most;
 }
 
-static void add_filling(struct critical *c, uint32_t rank, bool first, double layer_s)
+static void add_filling(struct critical *c, uint32_t from, uint32_t to, bool first, double layer_s)
 {
 	uint32_t at = c->n_fillings++;
 
 	for (; at > 0 && c->filling[at - 1].layer_s > layer_s; at--)
 		c->filling[at] = c->filling[at - 1];
 	c->filling[at].layer_s = layer_s;
-	c->filling[at].rank = (uint16_t)rank;
+	c->filling[at].from = (uint16_t)from;
+	c->filling[at].to = (uint16_t)to;
 	c->filling[at].first = first;
 }
 
@@ -61,18 +62,28 @@ void critical_init(struct critical *c, const struct critical_rank *ranks, uint32
 	for (uint32_t m = 0; m < pp; m++) {
 		const struct critical_rank *r = &ranks[m];
 		uint32_t warm = warm_up(pp, vpp, n_micro, m);
-		double warm_end_s = (m == 0 ? chunk_runs(pp, vpp, warm, 0) * r->first_fwd_s : 0.0) +
-		                    (m + 1 == pp ? chunk_runs(pp, vpp, warm, vpp - 1) * r->last_fwd_s
-		                                 : 0.0);
-		double ends_s = r->first_fwd_s + r->last_fwd_s + r->end_bwd_s;
+		double excess_s = vpp > 1 ? r->fwd_s * most_excess(pp, vpp, warm) : 0.0;
 
-		c->pass_s += ends_s;
-		c->slope_s[m] = fmax(0.0, n * (r->fwd_s + r->bwd_s) - r->fwd_s * warm / v - r->bwd_s / v);
-		c->base_s[m] = n * ends_s - warm_end_s - r->fwd_s * most_excess(pp, vpp, warm) -
-		               r->end_bwd_s;
+		c->slope_s[m] = n * (r->fwd_s + r->bwd_s) - (r->fwd_s * warm + r->bwd_s) / v;
+		c->slope_s[m] = c->slope_s[m] > 0.0 ? c->slope_s[m] : 0.0;
+		c->base_s[m] = -excess_s;
+		if (m == 0 || m + 1 == pp) {
+			double ends_s = r->first_fwd_s + r->last_fwd_s + r->end_bwd_s;
+
+			c->pass_s += ends_s;
+			c->base_s[m] += n * ends_s - chunk_runs(pp, vpp, warm, 0) * r->first_fwd_s -
+			                chunk_runs(pp, vpp, warm, vpp - 1) * r->last_fwd_s - r->end_bwd_s;
+		}
+	}
+	/* neighbours that are alike fill up alike */
+	for (uint32_t from = 0, to; from < pp; from = to) {
+		const struct critical_rank *r = &ranks[from];
+
+		for (to = from + 1; to < pp && ranks[to].fwd_s == r->fwd_s && ranks[to].bwd_s == r->bwd_s;)
+			to++;
 		if (vpp > 1)
-			add_filling(c, m, true, r->fwd_s);
-		add_filling(c, m, false, r->fwd_s + r->bwd_s / v);
+			add_filling(c, from, to, true, r->fwd_s);
+		add_filling(c, from, to, false, r->fwd_s + r->bwd_s / v);
 	}
 }
 
@@ -84,12 +95,14 @@ static double least_pass(const struct critical *c, const uint32_t *most)
 	double sum = c->pass_s;
 
 	for (uint32_t i = 0; left && i < c->n_fillings; i++) {
-		uint32_t room = most[c->filling[i].rank];
+		uint32_t room = 0;
 
-		if (c->filling[i].first)
-			room = room < c->n_first ? room : c->n_first;
-		else
-			room = room > c->n_first ? room - c->n_first : 0;
+		for (uint32_t m = c->filling[i].from; m < c->filling[i].to; m++) {
+			if (c->filling[i].first)
+				room += most[m] < c->n_first ? most[m] : c->n_first;
+			else
+				room += most[m] > c->n_first ? most[m] - c->n_first : 0;
+		}
 		room = room < left ? room : left;
 		sum += room * c->filling[i].layer_s;
 		left -= room;
@@ -102,8 +115,11 @@ bool critical_possible(const struct critical *c, double limit_s)
 	uint32_t most[ADP_SEARCH_MAX_PIPE];
 	double pass_s;
 
-	for (uint32_t m = 0; m < c->pp; m++)
+	for (uint32_t m = 0; m < c->pp; m++) {
 		most[m] = c->ranks[m].most;
+		if (most[m] < c->ranks[m].least)
+			return false;
+	}
 	pass_s = least_pass(c, most);
 	limit_s *= 1.0 + 1e-9;
 	/* a longer pass leaves less time for each rank, hence less room, hence a longer pass */
@@ -111,18 +127,16 @@ bool critical_possible(const struct critical *c, double limit_s)
 		double own_s = limit_s - pass_s, next_s;
 		bool less = false;
 
-		if (!isfinite(pass_s))
+		if (!(own_s >= 0.0))
 			return false;
 		for (uint32_t m = 0; m < c->pp; m++) {
-			double left_s = own_s - c->base_s[m], room = left_s / c->slope_s[m];
+			double left_s = own_s - c->base_s[m];
 
-			if (left_s < 0.0 || most[m] < c->ranks[m].least)
-				return false;
-			if (!(room < most[m]))
+			if (left_s >= most[m] * c->slope_s[m])
 				continue;
-			if (room < c->ranks[m].least)
+			if (left_s < c->ranks[m].least * c->slope_s[m])
 				return false;
-			most[m] = (uint32_t)room;
+			most[m] = (uint32_t)(left_s / c->slope_s[m]);
 			less = true;
 		}
 		if (!less)

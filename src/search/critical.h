@@ -37,7 +37,7 @@ struct critical {
 	/* what a layer adds to the pass, least first: the first vpp - 1 of a rank no backward */
 	struct {
 		double layer_s;
-		uint16_t rank;
+		uint16_t from, to; /* ranks */
 		bool first;
 	} filling[2 * ADP_SEARCH_MAX_PIPE];
 	uint32_t n_fillings;

@@ -380,51 +380,61 @@ static void kind_times(struct evaluator *ev, uint32_t k)
 	}
 }
 
+void evaluator_size(struct evaluator *ev, const struct unit *unit, uint32_t dp, uint32_t pp)
+{
+	const struct space *space = ev->space;
+	const struct adp_shape *shape = &space->shapes[unit->shape].shape;
+
+	ev->unit = unit;
+	ev->sc = &space->shapes[unit->shape];
+	ev->dp = dp;
+	ev->pp = pp;
+	ev->vpp = unit->vpp;
+	ev->n_batches = unit_batches(space, unit);
+	ev->n_equal = (uint32_t)((ev->n_batches + dp - 1) / dp);
+	ev->n_recompute = 0;
+	if (unit->recompute >= 0)
+		ev->recompute_order[ev->n_recompute++] = (uint8_t)unit->recompute;
+	for (uint8_t r = 0; unit->recompute < 0 && r < ADP_N_RECOMPUTE; r++)
+		if (space->engine->recompute_mask & (1u << r))
+			ev->recompute_order[ev->n_recompute++] = r;
+	ev->shard = ev->expert_shard = 1;
+	if (unit->zero_stage > 0) {
+		ev->shard = dp * shape->cp;
+		ev->expert_shard = dp * shape->cp * shape->tp / (shape->ep * shape->etp);
+	}
+	for (uint32_t s = 0; s < pp; s++)
+		ev->in_flight[s] = adp_pipeline_in_flight(s, pp, ev->vpp, ev->n_equal);
+}
+
 int evaluator_open(struct evaluator *ev, const struct unit *unit, const struct composition *comp,
                    bool *legal, struct adp_error *err)
 {
 	const struct space *space = ev->space;
 	const struct adp_engine *engine = space->engine;
-	const struct adp_shape *shape = &space->shapes[unit->shape].shape;
 	uint64_t scratch;
-	uint32_t n_max;
 	double moments = adp_optimizer_moment_bytes(space->train->optimizer);
 
 	*legal = false;
-	ev->unit = unit;
-	ev->sc = &space->shapes[unit->shape];
+	evaluator_size(ev, unit, comp->dp, comp->pp);
 	ev->comp = comp;
-	ev->pp = comp->pp;
-	ev->vpp = unit->vpp;
-	ev->n_batches = unit_batches(space, unit);
 	ev->equal = equal_batches(space, unit);
-	n_max = (uint32_t)((ev->n_batches + comp->dp - 1) / comp->dp);
-	ev->n_equal = n_max;
 	columns(ev);
 	/* replicas that are all alike end with those that run the most, whoever runs one less */
 	ev->equal = ev->equal || ev->n_kinds == 1;
-	ev->n_recompute = 0;
-	if (unit->recompute >= 0)
-		ev->recompute_order[ev->n_recompute++] = (uint8_t)unit->recompute;
-	for (uint8_t r = 0; unit->recompute < 0 && r < ADP_N_RECOMPUTE; r++)
-		if (engine->recompute_mask & (1u << r))
-			ev->recompute_order[ev->n_recompute++] = r;
 	stages_inside(ev);
 	for (uint32_t s = 0; s < ev->pp; s++)
 		stage_paths(ev, s);
 	for (uint32_t s = 0; unit->hybrid && s < ev->pp; s++)
 		if (ev->dp_path[s].level[0].fan == 1 || ev->dp_path[s].level[1].fan == 1)
 			return ADP_OK; /* the same as the plain form */
-	ev->shard = unit->zero_stage == 0 ? 1
-	            : unit->hybrid        ? ev->dp_path[0].level[0].fan
-	                                  : comp->dp * shape->cp;
-	ev->expert_shard = unit->zero_stage == 0 ? 1
-	                   : unit->hybrid        ? ev->edp_path[0].level[0].fan
-	                                  : ev->edp_path[0].level[0].fan * ev->edp_path[0].level[1].fan;
+	if (unit->hybrid) {
+		ev->shard = ev->dp_path[0].level[0].fan;
+		ev->expert_shard = ev->edp_path[0].level[0].fan;
+	}
 	for (uint32_t s = 0; s < ev->pp; s++) {
 		double slowest = INFINITY;
 
-		ev->in_flight[s] = adp_pipeline_in_flight(s, ev->pp, ev->vpp, n_max);
 		ev->usable[s] = INFINITY;
 		ev->flash[s] = true;
 		for (uint32_t k = 0; k < ev->n_kinds; k++) {
@@ -468,7 +478,7 @@ int evaluator_open(struct evaluator *ev, const struct unit *unit, const struct c
 		                              ev->sc->end_elems[KIND_EMBEDDING] * grad_bytes(space));
 	}
 	ev->min_rest_s = engine->step_fixed_s + ev->tied_s;
-	scratch = adp_pipeline_scratch(ev->pp, ev->vpp, n_max + 1);
+	scratch = adp_pipeline_scratch(ev->pp, ev->vpp, ev->n_equal + 1);
 	if (scratch > ev->pipe_scratch_n) {
 		double *grown = adp_reallocarray(ev->pipe_scratch, (size_t)scratch, sizeof *grown);
 

@@ -39,7 +39,7 @@ struct evaluator {
 	const struct unit *unit;
 	const struct shape_cost *sc;
 	const struct composition *comp;
-	uint32_t pp, vpp;
+	uint32_t dp, pp, vpp;
 	uint64_t n_batches;
 	bool equal;       /* the same count in each replica */
 	uint32_t n_equal; /* that count */
@@ -80,6 +80,10 @@ struct evaluator {
 	uint32_t *detail_class;
 };
 
+/* What hangs on the sizes of a composition alone: enough for the memory of a stage, but for units
+ * that shard inside a domain. */
+void evaluator_size(struct evaluator *ev, const struct unit *unit, uint32_t dp, uint32_t pp);
+
 /* Fills the composition's tables. *legal false: a rule of the engine forbids it. */
 int evaluator_open(struct evaluator *ev, const struct unit *unit, const struct composition *comp,
                    bool *legal, struct adp_error *err);
@@ -103,6 +107,10 @@ bool stage_recompute(struct evaluator *ev, uint32_t s, uint32_t a, uint32_t b, u
 
 /* The most layers, up to most, that fit stage s; an upper limit where kinds of blocks differ. */
 uint32_t stage_room(struct evaluator *ev, uint32_t s, uint32_t most);
+
+/* The same for each stage at the evaluator's sizes if it ran on these GPUs. */
+void stage_rooms(uint16_t *room, struct evaluator *ev, const struct adp_gpu_type *gpu,
+                 uint32_t most);
 
 /*
  * Exact step time of a split; shares are left in ev. Stages that do not fit are the caller's

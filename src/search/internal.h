@@ -193,10 +193,11 @@ struct work {
 	double fwd_share,
 		end_excess_s; /* forward of any stage <= fwd_share * its time + 2 end_excess_s */
 	bool present[ADP_SEARCH_MAX_TYPES];
-	double n_layers,
-		layer_s[ADP_SEARCH_MAX_TYPES]; /* shortest block; types by it, shortest first */
-	uint8_t by_layer[ADP_SEARCH_MAX_TYPES];
-	uint32_t n_by_layer;
+	double n_layers, layer_s[ADP_SEARCH_MAX_TYPES]; /* shortest block */
+	/* of a block forward and backward, of the ends, each the shortest */
+	double layer_fwd_s[ADP_SEARCH_MAX_TYPES], layer_bwd_s[ADP_SEARCH_MAX_TYPES];
+	double end_fwd_s[ADP_SEARCH_MAX_TYPES][N_END_KINDS],
+		end_bwd_s[ADP_SEARCH_MAX_TYPES][N_END_KINDS];
 	/* by price (a type's times, without the ends and with them): all the work, and the work a slot
 	 * of each type does in a second, types in falling order of it */
 	uint32_t n_prices;
@@ -214,9 +215,14 @@ void work_build(struct work *out, const struct space *space, const struct unit *
  */
 double work_bound(const struct work *work, const double n[ADP_SEARCH_MAX_TYPES], double cap);
 
-/* The same for stages that hold whole layers; starts from at_least. */
-double work_whole_layers(const struct work *work, const double n[ADP_SEARCH_MAX_TYPES], double pp,
-                         double cap, double at_least);
+/*
+ * Do all layers find room on pp stages that take at most tau_s a micro-batch and hold whole layers,
+ * at most most[t] of them? At most n[t] of the stages are of type t. The ends stand where they take
+ * least.
+ */
+bool work_fits(const struct work *work, const double n[ADP_SEARCH_MAX_TYPES],
+               const double most[ADP_SEARCH_MAX_TYPES], double pp, double tau_s);
+
 /* Slots of a type (of space->types) that the unit can use: context parallelism needs the fused
  * attention kernel. */
 uint32_t unit_slots(const struct space *space, const struct unit *unit, uint32_t t);

@@ -25,7 +25,7 @@ static uint64_t key_hash(const struct memory_key *key)
 static double interleaved_flight(const struct evaluator *ev, uint32_t s, const uint16_t *count)
 {
 	double size[ADP_SEARCH_MAX_CHUNKS];
-	uint32_t n = 0, n_micro = (uint32_t)((ev->n_batches + ev->comp->dp - 1) / ev->comp->dp);
+	uint32_t n = 0, n_micro = ev->n_equal;
 
 	for (uint32_t b = 0; b < ev->n_blocks; b++)
 		n += count[b];
@@ -64,7 +64,7 @@ double stage_bytes(struct evaluator *ev, uint32_t s, const uint16_t *count, uint
 	key.flash = ev->flash[s];
 	key.vpp = (uint8_t)ev->vpp;
 	key.groups = (uint8_t)((ev->sc->shape.tp > 1) + (ev->sc->shape.cp > 1) +
-	                       (ev->sc->shape.ep > 1) + (ev->comp->dp > 1) + 2 * (ev->pp > 1));
+	                       (ev->sc->shape.ep > 1) + (ev->dp > 1) + 2 * (ev->pp > 1));
 	at = key_hash(&key) % MEMORY_CACHE;
 	/* keys are zeroed. NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
 	if (!out && memcmp(&ev->cache_key[at], &key, sizeof key) == 0)
@@ -161,6 +161,31 @@ uint32_t stage_room(struct evaluator *ev, uint32_t s, uint32_t most)
 			hi = mid;
 	}
 	return lo;
+}
+
+void stage_rooms(uint16_t *room, struct evaluator *ev, const struct adp_gpu_type *gpu,
+                 uint32_t most)
+{
+	const struct space *space = ev->space;
+	uint32_t last = 0;
+
+	for (uint32_t s = 0; s < ev->pp; s++) {
+		ev->usable[s] = space->memory_scale * (double)adp_usable_bytes(space->engine, gpu);
+		ev->flash[s] = adp_flash_available(space->engine, gpu, space->train->precision);
+	}
+	for (uint32_t s = 0; s < ev->pp; s++) {
+		uint8_t r;
+
+		/* neighbours differ little: a micro-batch less in flight makes room for a layer now and
+		 * then */
+		if (s == 0 || s + 1 == ev->pp || !stage_recompute(ev, s, 0, last, &r)) {
+			last = stage_room(ev, s, most);
+		} else {
+			while (last < most && stage_recompute(ev, s, 0, last + 1, &r))
+				last++;
+		}
+		room[s] = (uint16_t)last;
+	}
 }
 
 void split_chunks(uint32_t *first, const struct split *split, uint32_t pp, uint32_t vpp)

@@ -179,11 +179,46 @@ static void pin_text(char out[32], const struct adp_pin *pin)
 		snprintf(out, 32, "%" PRIu32 "..%" PRIu32, pin->min, pin->max);
 }
 
+/*
+ * The value nearest to the pin that fits, on the side where *value was seen to: a wider range
+ * admits what a narrower one does, so bisection finds it.
+ */
+static int nearest_value(uint64_t *value, struct advice *a, const struct pin_of *pin)
+{
+	struct trial trial;
+	struct adp_pin was, *now = pin_at(&trial.opts, pin);
+	int rc = ADP_OK;
+
+	trial_init(&trial, a);
+	was = *now;
+	while (rc == ADP_OK && (*value > was.max ? *value > was.max + 1ull : *value + 1 < was.min)) {
+		uint64_t middle = was.max + (*value - was.max) / 2;
+		struct adp_plan *plan;
+
+		if (*value < was.min)
+			middle = *value + (was.min - *value) / 2;
+		*now = (struct adp_pin){middle < was.min ? (uint32_t)middle : was.min,
+		                        middle > was.max ? (uint32_t)middle : was.max};
+		rc = attempt(&plan, a, &trial, NULL);
+		if (rc != ADP_OK)
+			break;
+		if (plan)
+			*value = pin_value(plan, pin);
+		else if (middle > was.max)
+			was.max = (uint32_t)middle;
+		else
+			was.min = (uint32_t)middle;
+		adp_plan_destroy(plan);
+	}
+	return rc;
+}
+
 static int advise_pin(struct advice *a, const struct pin_of *pin)
 {
 	struct trial trial;
 	struct adp_plan *plan;
 	struct adp_pin was;
+	uint64_t value;
 	char text[32];
 	int rc;
 
@@ -195,9 +230,13 @@ static int advise_pin(struct advice *a, const struct pin_of *pin)
 	rc = attempt(&plan, a, &trial, NULL);
 	if (rc != ADP_OK || !plan)
 		return rc;
-	pin_text(text, &was);
-	add_advice(a, "%s %" PRIu64 " instead of %s", pin->flag, pin_value(plan, pin), text);
+	value = pin_value(plan, pin);
 	adp_plan_destroy(plan);
+	rc = nearest_value(&value, a, pin);
+	if (rc != ADP_OK)
+		return rc;
+	pin_text(text, &was);
+	add_advice(a, "%s %" PRIu64 " instead of %s", pin->flag, value, text);
 	return ADP_OK;
 }
 

@@ -260,6 +260,31 @@ static void a_deadline_is_met_by_fewer_gpus_that_fail_less(void **state)
 	job_fini(&job);
 }
 
+/* What is named fits, and the value next to it on the pin's side does not. */
+static void the_nearest_value_of_a_pin_is_named(void **state)
+{
+	struct adp_error err;
+	struct adp_plan *plan;
+	struct job job;
+	const char *at;
+	uint32_t n;
+
+	(void)state;
+	job_init(&job, &eight_billion, "H100:64", megatron, 64, 4096);
+	job.opts.gpus = just(1);
+	assert_int_equal(ask(&plan, &job, &err), ADP_EINFEASIBLE);
+	at = strstr(err.text, "--gpus-used ");
+	if (!at)
+		fail_msg("%s", err.text);
+	n = (uint32_t)strtoul(at + strlen("--gpus-used "), NULL, 10);
+	assert_in_range(n, 2, 8); /* 128 GB of state on GPUs of 75 GB */
+	job.opts.gpus = just(n);
+	adp_plan_destroy(must_plan(&job));
+	job.opts.gpus = (struct adp_pin){1, n - 1};
+	assert_int_equal(ask(&plan, &job, &err), ADP_EINFEASIBLE);
+	job_fini(&job);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -270,6 +295,7 @@ int main(void)
 		cmocka_unit_test(one_job_runs_on_gpus_of_one_vendor),
 		cmocka_unit_test(the_precision_named_is_one_that_the_gpus_have),
 		cmocka_unit_test(a_deadline_is_met_by_fewer_gpus_that_fail_less),
+		cmocka_unit_test(the_nearest_value_of_a_pin_is_named),
 		cmocka_unit_test(a_nearly_dead_gpu_is_as_slow_as_it_is),
 		cmocka_unit_test(a_sick_gpu_does_not_tear_tensor_parallel_groups_over_nodes),
 	};

@@ -11,8 +11,8 @@ enum { OPEN_MAX = 16384 };
 
 /* Up to this many slots every number of replicas is tried where the batches need not divide. */
 static const uint32_t small_fleet_slots = 64;
-/* Up to this many shares of the replicas between the types all are tried. */
-static const uint64_t small_fleet_shares = 128;
+/* Up to this many GPUs and shares of the replicas between the types all shares are tried. */
+static const uint64_t small_fleet_gpus = 64, small_fleet_shares = 128;
 
 /* Layers that each stage could hold, by type, for one size of the pipelines. */
 struct rooms {
@@ -560,7 +560,7 @@ static bool tries_all_replicas(const struct branch *b, uint32_t pp)
 		return true;
 	for (uint32_t t = 0; t < b->n_types && n <= small_fleet_shares; t++)
 		n *= b->n[t] / pp + 1;
-	return n <= small_fleet_shares;
+	return n <= small_fleet_shares && (uint64_t)b->n_all * b->sc->slots->size <= small_fleet_gpus;
 }
 
 /*

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "search/critical.h"
 
+#include <assert.h>
 #include <math.h>
 
 /* Forwards of chunks that a rank runs before its first backward (Narayanan et al. 2021, schedules
@@ -16,10 +17,12 @@ static uint32_t warm_up(uint32_t pp, uint32_t vpp, uint32_t n_micro, uint32_t ra
 /* How many of the first n forwards of a rank are of chunk c: pp of each chunk in turn. */
 static uint32_t chunk_runs(uint32_t pp, uint32_t vpp, uint32_t n, uint32_t c)
 {
-	uint32_t round = pp * vpp, rest = n % round, before = c * pp;
+	uint32_t round = pp * vpp, rest, before = c * pp;
 
 	if (vpp == 1)
 		return n;
+	assert(round > 0);
+	rest = n % round;
 	rest = rest > before ? rest - before : 0;
 	return n / round * pp + (rest < pp ? rest : pp);
 }

@@ -657,6 +657,35 @@ static const struct slots *slots_of(struct space *space, struct slots *all, uint
 	return *rc == ADP_OK ? &all[space->n_slots++] : NULL;
 }
 
+enum shape_verdict {
+	SHAPE_LEGAL,
+	SHAPE_NEEDS_SP,
+	SHAPE_UNEVEN_SEQUENCE,
+	SHAPE_UNEVEN_EXPERTS,
+	SHAPE_TOO_LARGE,
+	N_SHAPE_VERDICTS
+};
+
+static enum shape_verdict shape_judge(const struct space *space, const struct adp_shape *shape,
+                                      uint64_t expert_width, double n_gpus)
+{
+	assert(shape->tp > 0 && shape->cp > 0 && shape->etp > 0);
+	if (shape->tp > 1 && expert_width && space->engine->moe_tp_needs_sp &&
+	    !shape->sequence_parallel)
+		return SHAPE_NEEDS_SP;
+	/* each rank takes an equal share of the sequence */
+	if (shape->tp > 1 && shape->sequence_parallel &&
+	    space->train->seq_tokens % ((uint64_t)shape->tp * shape->cp))
+		return SHAPE_UNEVEN_SEQUENCE;
+	/* and of each expert's width */
+	if (expert_width % shape->etp)
+		return SHAPE_UNEVEN_EXPERTS;
+	/* an expert group must fit what data parallelism can give */
+	if ((double)shape->ep * shape->etp > n_gpus)
+		return SHAPE_TOO_LARGE;
+	return SHAPE_LEGAL;
+}
+
 static int shapes_build(struct space *space, const struct degrees *d, struct adp_error *err)
 {
 	uint64_t max = (uint64_t)d->tp.n * d->cp.n * d->ep.n * d->micro.n * 4;
@@ -665,7 +694,7 @@ static int shapes_build(struct space *space, const struct degrees *d, struct adp
 	double n_gpus = fmin((double)adp_cluster_n_gpus(space->cluster), space->max_slots_gpus);
 	const struct adp_block *last = &space->model->blocks[space->model->n_blocks - 1];
 	uint64_t expert_width = last->n_experts ? last->expert_ffn_hidden : 0;
-	bool uneven_sequence = false, uneven_experts = false;
+	bool any[N_SHAPE_VERDICTS] = {false};
 	int rc = ADP_OK;
 
 	if (!all || !shapes)
@@ -688,61 +717,43 @@ static int shapes_build(struct space *space, const struct degrees *d, struct adp
 				space->n_refused++;
 				continue;
 			}
-			for (uint32_t e = 0; e < d->ep.n; e++)
-				for (uint32_t x = 0; x < 2; x++)
-					for (uint32_t s = 0; s < d->sp.n; s++)
-						for (uint32_t m = 0; m < d->micro.n; m++) {
-							struct adp_shape shape = {.tp = tp,
-							                          .cp = cp,
-							                          .ep = d->ep.value[e],
-							                          .etp = x ? 1 : tp,
-							                          .sequence_parallel = d->sp.value[s],
-							                          .micro_batch_seqs = d->micro.value[m],
-							                          .precision = space->train->precision};
-							bool moe = last->n_experts;
+			for (uint32_t i = 0; i < d->ep.n * 2 * d->sp.n * d->micro.n; i++) {
+				uint32_t of_ep = i / (2 * d->sp.n * d->micro.n), rest = i / d->micro.n;
+				bool experts_whole = rest / d->sp.n % 2;
+				struct adp_shape shape = {.tp = tp,
+				                          .cp = cp,
+				                          .ep = d->ep.value[of_ep],
+				                          .etp = experts_whole ? 1 : tp,
+				                          .sequence_parallel = d->sp.value[rest % d->sp.n],
+				                          .micro_batch_seqs = d->micro.value[i % d->micro.n],
+				                          .precision = space->train->precision};
+				enum shape_verdict verdict;
 
-							/* the experts' own TP: 1 only where it differs and the engine can */
-							if (x && (tp == 1 || !moe || !space->engine->expert_tensor_parallel))
-								continue;
-							if (tp == 1 && shape.sequence_parallel && d->sp.n > 1)
-								continue;
-							if (tp > 1 && moe && space->engine->moe_tp_needs_sp &&
-							    !shape.sequence_parallel) {
-								space->n_refused++;
-								continue;
-							}
-							/* each rank takes an equal share of the sequence */
-							if (tp > 1 && shape.sequence_parallel &&
-							    space->train->seq_tokens % ((uint64_t)tp * cp)) {
-								space->n_refused++;
-								uneven_sequence = true;
-								continue;
-							}
-							/* and of each expert's width */
-							if (expert_width % shape.etp) {
-								space->n_refused++;
-								uneven_experts = true;
-								continue;
-							}
-							/* an expert group must fit what data parallelism can give */
-							if ((double)shape.ep * shape.etp > n_gpus) {
-								space->n_refused++;
-								continue;
-							}
-							rc = shape_build(&shapes[space->n_shapes], space, &shape, slots, err);
-							if (rc != ADP_OK)
-								return rc;
-							space->n_shapes++;
-						}
+				/* where TP is 1 these are the same shape twice */
+				if (tp == 1 && (experts_whole || (shape.sequence_parallel && d->sp.n > 1)))
+					continue;
+				if (experts_whole && (!expert_width || !space->engine->expert_tensor_parallel))
+					continue;
+				verdict = shape_judge(space, &shape, expert_width, n_gpus);
+				any[verdict] = true;
+				if (verdict != SHAPE_LEGAL) {
+					space->n_refused++;
+					continue;
+				}
+				rc = shape_build(&shapes[space->n_shapes], space, &shape, slots, err);
+				if (rc != ADP_OK)
+					return rc;
+				space->n_shapes++;
+			}
 		}
 	space->slots = all;
 	space->shapes = shapes;
-	if (space->n_shapes == 0 && uneven_experts)
+	if (space->n_shapes == 0 && any[SHAPE_UNEVEN_EXPERTS])
 		return adp_fail(
 			err, ADP_EINFEASIBLE,
 			"no tensor parallel size allowed here divides the experts' width of %" PRIu64,
 			expert_width);
-	if (space->n_shapes == 0 && uneven_sequence)
+	if (space->n_shapes == 0 && any[SHAPE_UNEVEN_SEQUENCE])
 		return adp_fail(
 			err, ADP_EINFEASIBLE,
 			"--seq %" PRIu64

@@ -61,6 +61,8 @@ static void work_passes(struct work *out, const struct space *space, const struc
 
 	for (uint32_t t = 0; t < space->n_types; t++) {
 		out->layer_fwd_s[t] = out->layer_bwd_s[t] = INFINITY;
+		for (uint32_t r = 0; r < ADP_N_RECOMPUTE; r++)
+			out->layer_recompute_s[t][r] = unit->recompute < 0 ? INFINITY : 0.0;
 		for (uint32_t e = 0; e < N_END_KINDS; e++)
 			out->end_fwd_s[t][e] = out->end_bwd_s[t][e] = INFINITY;
 		for (uint32_t c = 0; c < sc->slots->n_classes; c++) {
@@ -74,6 +76,9 @@ static void work_passes(struct work *out, const struct space *space, const struc
 				out->layer_fwd_s[t] = fmin(out->layer_fwd_s[t], time->fwd_s);
 				out->layer_bwd_s[t] = fmin(out->layer_bwd_s[t],
 				                           kind_time(time, unit->recompute, true) - time->fwd_s);
+				for (uint32_t r = 0; r < ADP_N_RECOMPUTE; r++)
+					out->layer_recompute_s[t][r] = fmin(out->layer_recompute_s[t][r],
+					                                    time->recompute_s[r]);
 			}
 			for (uint32_t e = 0; e < N_END_KINDS; e++) {
 				const struct adp_item_time *time = &sc->end[c * N_END_KINDS + e];

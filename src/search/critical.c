@@ -67,8 +67,12 @@ void critical_init(struct critical *c, const struct critical_rank *ranks, uint32
 		uint32_t warm = warm_up(pp, vpp, n_micro, m);
 		double excess_s = vpp > 1 ? r->fwd_s * most_excess(pp, vpp, warm) : 0.0;
 
-		c->slope_s[m] = n * (r->fwd_s + r->bwd_s) - (r->fwd_s * warm + r->bwd_s) / v;
-		c->slope_s[m] = c->slope_s[m] > 0.0 ? c->slope_s[m] : 0.0;
+		for (uint32_t w = 0; w < r->n_ways; w++) {
+			double slope_s = n * (r->fwd_s + r->way_bwd_s[w]) -
+			                 (r->fwd_s * warm + r->way_bwd_s[w]) / v;
+
+			c->slope_s[m][w] = slope_s > 0.0 ? slope_s : 0.0;
+		}
 		c->base_s[m] = -excess_s;
 		if (m == 0 || m + 1 == pp) {
 			double ends_s = r->first_fwd_s + r->last_fwd_s + r->end_bwd_s;
@@ -113,13 +117,29 @@ static double least_pass(const struct critical *c, const uint32_t *most)
 	return left ? (double)INFINITY : sum;
 }
 
+/* The most layers of rank m, in any way of recomputing, that take no longer than left_s. */
+static uint32_t room_within(const struct critical *c, uint32_t m, double left_s)
+{
+	const struct critical_rank *r = &c->ranks[m];
+	uint32_t most = 0;
+
+	for (uint32_t w = 0; w < r->n_ways; w++) {
+		uint32_t n = r->most[w];
+
+		if (left_s < n * c->slope_s[m][w])
+			n = (uint32_t)(left_s / c->slope_s[m][w]);
+		most = n > most ? n : most;
+	}
+	return most;
+}
+
 bool critical_possible(const struct critical *c, double limit_s)
 {
 	uint32_t most[ADP_SEARCH_MAX_PIPE];
 	double pass_s;
 
 	for (uint32_t m = 0; m < c->pp; m++) {
-		most[m] = c->ranks[m].most;
+		most[m] = room_within(c, m, INFINITY);
 		if (most[m] < c->ranks[m].least)
 			return false;
 	}
@@ -134,13 +154,15 @@ bool critical_possible(const struct critical *c, double limit_s)
 			return false;
 		for (uint32_t m = 0; m < c->pp; m++) {
 			double left_s = own_s - c->base_s[m];
+			uint32_t n;
 
-			if (left_s >= most[m] * c->slope_s[m])
-				continue;
-			if (left_s < c->ranks[m].least * c->slope_s[m])
+			if (left_s < 0.0)
 				return false;
-			most[m] = (uint32_t)(left_s / c->slope_s[m]);
-			less = true;
+			n = room_within(c, m, left_s);
+			if (n < c->ranks[m].least)
+				return false;
+			less = less || n < most[m];
+			most[m] = n;
 		}
 		if (!less)
 			return true;

@@ -26,14 +26,19 @@ struct critical_rank {
 	double fwd_s, bwd_s;            /* of a layer */
 	double first_fwd_s, last_fwd_s; /* of the embedding; of the tail */
 	double end_bwd_s;               /* of both */
-	uint32_t least, most;           /* layers */
+	uint32_t least;                 /* layers */
+	/* room in layers and what a layer's backward takes, by way of recomputing: more room takes
+	 * longer */
+	uint32_t n_ways, most[ADP_N_RECOMPUTE];
+	double way_bwd_s[ADP_N_RECOMPUTE];
 };
 
 struct critical {
 	const struct critical_rank *ranks; /* borrowed */
 	uint32_t pp, n_layers, n_first;
-	double pass_s;                                                    /* without layers */
-	double slope_s[ADP_SEARCH_MAX_PIPE], base_s[ADP_SEARCH_MAX_PIPE]; /* own part by layers */
+	double pass_s; /* without layers */
+	/* own part by layers */
+	double slope_s[ADP_SEARCH_MAX_PIPE][ADP_N_RECOMPUTE], base_s[ADP_SEARCH_MAX_PIPE];
 	/* what a layer adds to the pass, least first: the first vpp - 1 of a rank no backward */
 	struct {
 		double layer_s;

@@ -105,12 +105,13 @@ double stage_bytes(struct evaluator *ev, uint32_t s, const uint16_t *count, uint
  */
 bool stage_recompute(struct evaluator *ev, uint32_t s, uint32_t a, uint32_t b, uint8_t *recompute);
 
-/* The most layers, up to most, that fit stage s; an upper limit where kinds of blocks differ. */
-uint32_t stage_room(struct evaluator *ev, uint32_t s, uint32_t most);
+/* The most layers, up to most, that fit stage s when recomputed so; an upper limit where kinds of
+ * blocks differ. */
+uint32_t stage_room(struct evaluator *ev, uint32_t s, uint8_t recompute, uint32_t most);
 
 /* The same for each stage at the evaluator's sizes if it ran on these GPUs. */
 void stage_rooms(uint16_t *room, struct evaluator *ev, const struct adp_gpu_type *gpu,
-                 uint32_t most);
+                 uint8_t recompute, uint32_t most);
 
 /*
  * Exact step time of a split; shares are left in ev. Stages that do not fit are the caller's

@@ -196,6 +196,8 @@ struct work {
 	double n_layers, layer_s[ADP_SEARCH_MAX_TYPES]; /* shortest block */
 	/* of a block forward and backward, of the ends, each the shortest */
 	double layer_fwd_s[ADP_SEARCH_MAX_TYPES], layer_bwd_s[ADP_SEARCH_MAX_TYPES];
+	/* what recomputing adds to a block where each stage has its own way, the shortest */
+	double layer_recompute_s[ADP_SEARCH_MAX_TYPES][ADP_N_RECOMPUTE];
 	double end_fwd_s[ADP_SEARCH_MAX_TYPES][N_END_KINDS],
 		end_bwd_s[ADP_SEARCH_MAX_TYPES][N_END_KINDS];
 	/* by price (a type's times, without the ends and with them): all the work, and the work a slot
@@ -262,11 +264,12 @@ int composition_try(struct candidate *best, struct counts *counts, struct evalua
 
 /*
  * Settles an open composition: exchange moves, then all splits that the bounds leave, while the
- * budget lasts; if it does not, counts->open_bound_s keeps the bound.
+ * budget lasts, effort (1 or more) times the usual one; if it does not, counts->open_bound_s keeps
+ * the bound.
  */
 int composition_finish(struct candidate *best, struct counts *counts, struct evaluator *ev,
                        const struct unit *unit, const struct composition *comp, double bound_s,
-                       struct adp_error *err);
+                       double effort, struct adp_error *err);
 
 /* Compositions left open, each with its bound. */
 struct open_composition {

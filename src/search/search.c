@@ -14,8 +14,9 @@
  * the best plan of the batches before, so the answer and the counts are the same on any number of
  * threads.
  */
-/* FINISH_MAX: open compositions settled before the rest is left to the gap. */
-enum { BATCH_MAX = 8, THREADS_MAX = 8, FINISH_MAX = 256 };
+/* FINISH_MAX: open compositions settled before the rest is left to the gap. The fewer are open, the
+ * more goes into each, up to EFFORT_MAX. */
+enum { BATCH_MAX = 8, THREADS_MAX = 8, FINISH_MAX = 256, EFFORT_MAX = 20 };
 
 /* Fleets up to this size are searched to the end. */
 static const uint64_t small_fleet_gpus = 64;
@@ -33,6 +34,7 @@ struct batch {
 	const struct space *space;
 	const struct unit *units;
 	const struct open_composition *open;
+	double effort; /* on each open composition */
 	struct job *jobs;
 	uint32_t n;
 	atomic_uint next;
@@ -57,7 +59,8 @@ static void *work(void *arg)
 		job = &batch->jobs[i];
 		if (batch->open)
 			job->rc = composition_finish(&job->best, &job->counts, w->ev, batch->open[i].unit,
-			                             &batch->open[i].comp, batch->open[i].bound_s, &job->err);
+			                             &batch->open[i].comp, batch->open[i].bound_s,
+			                             batch->effort, &job->err);
 		else
 			job->rc = unit_search(&job->best, &job->counts, &job->open, w->ev, batch->space,
 			                      &batch->units[i], &job->err);
@@ -194,6 +197,7 @@ static int scout(struct progress *p, const struct space *space, struct adp_error
 static int search_units(struct progress *p, const struct space *space, struct adp_error *err)
 {
 	uint32_t size = 1;
+	double effort = 1.0;
 	int rc = scout(p, space, err);
 
 	for (uint32_t at = 0; rc == ADP_OK && at < space->n_units && !settled(p);) {
@@ -210,10 +214,12 @@ static int search_units(struct progress *p, const struct space *space, struct ad
 		at += batch.n;
 		size = size < BATCH_MAX ? size * 2 : BATCH_MAX;
 	}
+	if (p->open.n && !space->max_weighed)
+		effort = fmin(fmax(1.0, (double)FINISH_MAX / p->open.n), EFFORT_MAX);
 	if (p->open.n)
 		qsort(p->open.items, p->open.n, sizeof *p->open.items, open_compare);
 	for (uint32_t at = 0; rc == ADP_OK && at < p->open.n && !settled(p);) {
-		struct batch batch = {.space = space, .open = p->open.items + at};
+		struct batch batch = {.space = space, .open = p->open.items + at, .effort = effort};
 
 		if (p->open.items[at].bound_s >= cut_s(space, &p->best)) {
 			p->counts.bounded += p->open.n - at;

@@ -6,8 +6,9 @@
 #include "search/critical.h"
 #include "search/evaluator.h"
 
-/* Recurrence operations that may go into one composition's splits beyond the min-max partition. */
-static const double split_budget_ops = 400e3;
+/* Recurrence operations and steps of the descent that may go into one composition's splits beyond
+ * the min-max partition, for each unit of effort. */
+static const double split_budget_ops = 400e3, split_budget_nodes = 100e3;
 
 /* ---- what one stage alone costs the step ---------------------------------------------- */
 
@@ -190,6 +191,7 @@ struct descent {
 	bool plain;  /* 1F1B with at least as many micro-batches as stages in every replica */
 	bool simple; /* and one kind of replica */
 	uint32_t cap[ADP_SEARCH_MAX_PIPE], cap_after[ADP_SEARCH_MAX_PIPE + 1];
+	uint32_t way_room[ADP_SEARCH_MAX_PIPE][ADP_N_RECOMPUTE]; /* by memory alone */
 	double ends_s[ADP_SEARCH_MAX_PIPE],
 		layer_s[ADP_SEARCH_MAX_PIPE];               /* per micro-batch, at least */
 	double pass_after[ADP_SEARCH_MAX_PIPE + 1];     /* ends of the stages from s on */
@@ -219,10 +221,19 @@ static void caps(struct descent *d)
 				break;
 		}
 		d->layer_s[s] = layer_s;
-		d->cap[s] = ev->n_layers;
-		if (isfinite(limit) && ends + cheapest * ev->n_layers > limit)
-			d->cap[s] = limit > ends ? (uint32_t)((limit - ends) / cheapest * (1.0 + 1e-9)) : 0;
-		d->cap[s] = stage_room(ev, s, d->cap[s]);
+		d->cap[s] = 0;
+		for (uint32_t w = 0; w < ev->n_recompute; w++) {
+			uint32_t cap = ev->n_layers;
+
+			/* kinds of block differ in what they recompute: the cheapest without it counts */
+			if (ev->n_blocks == 1)
+				cheapest = stage_load(ev, s, 0, 1, ev->recompute_order[w], NULL) - ends;
+			if (isfinite(limit) && ends + cheapest * ev->n_layers > limit)
+				cap = limit > ends ? (uint32_t)((limit - ends) / cheapest * (1.0 + 1e-9)) : 0;
+			d->way_room[s][w] = stage_room(ev, s, ev->recompute_order[w], ev->n_layers);
+			cap = cap < d->way_room[s][w] ? cap : d->way_room[s][w];
+			d->cap[s] = cap > d->cap[s] ? cap : d->cap[s];
+		}
 		d->cap_after[s] = d->cap_after[s + 1] + d->cap[s];
 		d->pass_after[s] = d->pass_after[s + 1] + d->ends_s[s];
 		d->cheapest_after[s] = fmin(d->cheapest_after[s + 1], layer_s);
@@ -323,10 +334,19 @@ static void critical_of(struct critical *c, struct critical_rank *ranks, const s
 		                                  .last_fwd_s = s > 0 ? ev->end_fwd[at] : 0.0,
 		                                  .end_bwd_s = ev->end_bwd[at],
 		                                  .least = stage_least(ev, s),
-		                                  .most = d->cap[s]};
+		                                  .n_ways = ev->n_recompute};
 		for (uint32_t i = 1; i < ev->n_blocks; i++) {
 			ranks[s].fwd_s = fmin(ranks[s].fwd_s, fwd[i]);
 			ranks[s].bwd_s = fmin(ranks[s].bwd_s, bwd[i]);
+		}
+		for (uint32_t w = 0; w < ev->n_recompute; w++) {
+			const double *way_bwd =
+				&ev->bwd[(at * ADP_N_RECOMPUTE + ev->recompute_order[w]) * ev->n_blocks];
+
+			ranks[s].most[w] = d->way_room[s][w] < d->cap[s] ? d->way_room[s][w] : d->cap[s];
+			ranks[s].way_bwd_s[w] = way_bwd[0];
+			for (uint32_t i = 1; i < ev->n_blocks; i++)
+				ranks[s].way_bwd_s[w] = fmin(ranks[s].way_bwd_s[w], way_bwd[i]);
 		}
 		sends_s += ev->send_fwd[at] * (s < last ? ev->vpp : ev->vpp - 1);
 		sends_s += s > 0 ? ev->send_bwd[at] : 0.0;
@@ -698,7 +718,7 @@ static bool scattered(const struct evaluator *ev)
 }
 
 static void descent_init(struct descent *d, struct candidate *best, struct counts *counts,
-                         struct evaluator *ev)
+                         struct evaluator *ev, double effort)
 {
 	memset(d, 0, sizeof *d);
 	d->best = best;
@@ -707,8 +727,8 @@ static void descent_init(struct descent *d, struct candidate *best, struct count
 	d->plain = ev->vpp == 1 && ev->n_batches / ev->comp->dp >= ev->pp &&
 	           (ev->equal || !ev->space->engine->fewer_batches_than_stages);
 	d->simple = d->plain && ev->n_kinds == 1;
-	d->leaves = (int64_t)fmax(64.0, split_budget_ops / cost_ops(ev));
-	d->nodes = 100000;
+	d->leaves = (int64_t)fmax(64.0, effort * split_budget_ops / cost_ops(ev));
+	d->nodes = (int64_t)(effort * split_budget_nodes);
 }
 
 /* Min-max partition by bisection; false: no split beats the best. *lo_s: no split has a smaller
@@ -767,7 +787,7 @@ int composition_try(struct candidate *best, struct counts *counts, struct evalua
 	}
 	if (given_split(best, counts, ev))
 		return ADP_OK;
-	descent_init(&d, best, counts, ev);
+	descent_init(&d, best, counts, ev, 1.0);
 	if (scattered(ev)) {
 		caps(&d);
 		if (!paths_possible(&d, cut_s(ev->space, best))) {
@@ -801,18 +821,18 @@ int composition_try(struct candidate *best, struct counts *counts, struct evalua
 
 int composition_finish(struct candidate *best, struct counts *counts, struct evaluator *ev,
                        const struct unit *unit, const struct composition *comp, double bound_s,
-                       struct adp_error *err)
+                       double effort, struct adp_error *err)
 {
 	struct descent d;
 	struct split split;
 	struct heads none = {{0.0}, {0.0}};
-	double step_s, ops = split_budget_ops, lo;
+	double step_s, ops = effort * split_budget_ops, lo;
 	bool legal, complete;
 	int rc = evaluator_open(ev, unit, comp, &legal, err);
 
 	if (rc != ADP_OK)
 		return rc;
-	descent_init(&d, best, counts, ev);
+	descent_init(&d, best, counts, ev, effort);
 	if (scattered(ev)) {
 		if (proportional(ev, &split)) {
 			weigh(best, counts, ev, &split, &step_s);

@@ -144,18 +144,25 @@ bool stage_recompute(struct evaluator *ev, uint32_t s, uint32_t a, uint32_t b, u
 	return counts_recompute(ev, s, count, recompute);
 }
 
-uint32_t stage_room(struct evaluator *ev, uint32_t s, uint32_t most)
+static bool fits(struct evaluator *ev, uint32_t s, uint32_t n, uint8_t recompute)
+{
+	uint16_t count[ADP_SEARCH_MAX_BLOCKS];
+
+	range_counts(ev, 0, n, count);
+	return stage_bytes(ev, s, count, recompute, NULL) <= ev->usable[s];
+}
+
+uint32_t stage_room(struct evaluator *ev, uint32_t s, uint8_t recompute, uint32_t most)
 {
 	uint32_t lo = 0, hi = most;
-	uint8_t r;
 
 	/* with several kinds of block it hangs on which layers */
-	if (ev->n_blocks > 1 || stage_recompute(ev, s, 0, most, &r))
+	if (ev->n_blocks > 1 || fits(ev, s, most, recompute))
 		return most;
 	while (lo + 1 < hi) {
 		uint32_t mid = lo + (hi - lo) / 2;
 
-		if (stage_recompute(ev, s, 0, mid, &r))
+		if (fits(ev, s, mid, recompute))
 			lo = mid;
 		else
 			hi = mid;
@@ -164,7 +171,7 @@ uint32_t stage_room(struct evaluator *ev, uint32_t s, uint32_t most)
 }
 
 void stage_rooms(uint16_t *room, struct evaluator *ev, const struct adp_gpu_type *gpu,
-                 uint32_t most)
+                 uint8_t recompute, uint32_t most)
 {
 	const struct space *space = ev->space;
 	uint32_t last = 0;
@@ -174,14 +181,12 @@ void stage_rooms(uint16_t *room, struct evaluator *ev, const struct adp_gpu_type
 		ev->flash[s] = adp_flash_available(space->engine, gpu, space->train->precision);
 	}
 	for (uint32_t s = 0; s < ev->pp; s++) {
-		uint8_t r;
-
 		/* neighbours differ little: a micro-batch less in flight makes room for a layer now and
 		 * then */
-		if (s == 0 || s + 1 == ev->pp || !stage_recompute(ev, s, 0, last, &r)) {
-			last = stage_room(ev, s, most);
+		if (s == 0 || s + 1 == ev->pp || !fits(ev, s, last, recompute)) {
+			last = stage_room(ev, s, recompute, most);
 		} else {
-			while (last < most && stage_recompute(ev, s, 0, last + 1, &r))
+			while (last < most && fits(ev, s, last + 1, recompute))
 				last++;
 		}
 		room[s] = (uint16_t)last;

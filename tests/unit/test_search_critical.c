@@ -62,7 +62,9 @@ static void instance_random(struct instance *x)
 		                                     .first_fwd_s = m == 0 ? random_s(1.0) : 0.0,
 		                                     .last_fwd_s = m + 1 == x->pp ? random_s(3.0) : 0.0,
 		                                     .least = m > 0 && m + 1 < x->pp,
-		                                     .most = x->layers[m] + random_below(8)};
+		                                     .n_ways = 1,
+		                                     .most = {x->layers[m] + random_below(8)},
+		                                     .way_bwd_s = {bwd_s[t]}};
 		x->ranks[m].end_bwd_s = 2.0 * (x->ranks[m].first_fwd_s + x->ranks[m].last_fwd_s);
 	}
 }
@@ -150,7 +152,8 @@ static void equal_ranks_meet_the_bound(void **state)
 
 	(void)state;
 	for (uint32_t m = 0; m < x.pp; m++)
-		x.ranks[m] = (struct critical_rank){.fwd_s = 1.0, .bwd_s = 2.0, .most = 8};
+		x.ranks[m] = (struct critical_rank){
+			.fwd_s = 1.0, .bwd_s = 2.0, .n_ways = 1, .most = {8}, .way_bwd_s = {2.0}};
 	of_instance(&c, &x);
 	assert_true(fabs(exact_end(&x) - 66.0) < 1e-9);
 	assert_true(critical_possible(&c, 66.0));
@@ -165,10 +168,11 @@ static void too_little_room_is_never_possible(void **state)
 
 	(void)state;
 	for (uint32_t m = 0; m < x.pp; m++)
-		x.ranks[m] = (struct critical_rank){.fwd_s = 1.0, .bwd_s = 2.0, .most = m == 1 ? 1 : 2};
+		x.ranks[m] = (struct critical_rank){
+			.fwd_s = 1.0, .bwd_s = 2.0, .n_ways = 1, .most = {m == 1 ? 1 : 2}, .way_bwd_s = {2.0}};
 	of_instance(&c, &x);
 	assert_false(critical_possible(&c, 1e9));
-	x.ranks[1].most = 2;
+	x.ranks[1].most[0] = 2;
 	assert_true(critical_possible(&c, 1e9));
 }
 

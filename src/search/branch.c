@@ -347,15 +347,14 @@ int unit_scout(struct candidate *best, struct counts *counts, struct evaluator *
 		return rc;
 	for (uint32_t i = 0;
 	     rc == ADP_OK && i < n_dp && n_tried < 4 && choices[i].bound_s < cut_s(space, best); i++) {
-		uint32_t pp = 0;
+		uint32_t left = (uint32_t)fmin(b.max_pipe, floor(b.cap_slots / choices[i].dp));
 
+		/* the faster types first */
 		b.dp = choices[i].dp;
 		for (uint32_t t = 0; t < b.n_types; t++) {
-			b.share[t] = b.n[t] / b.dp;
-			pp += b.share[t];
+			b.share[t] = b.n[t] / b.dp < left ? b.n[t] / b.dp : left;
+			left -= b.share[t];
 		}
-		if (pp > b.max_pipe || (double)pp * b.dp > b.cap_slots)
-			continue;
 		n_tried++;
 		rc = stages_try(&b);
 	}

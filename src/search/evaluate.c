@@ -268,6 +268,15 @@ static bool send_is_near(const struct evaluator *ev, const struct grid *grid,
 	return true;
 }
 
+double send_time(const struct space *space, const struct adp_link *link,
+                 const struct adp_gpu_type *gpu, double bytes)
+{
+	struct adp_path path = {.n_levels = 1, .level = {{.fan = 2, .link = *link, .gpu = gpu}}};
+
+	return space->engine->p2p_fixed_s + (1.0 - space->engine->p2p_overlap_frac) *
+	                                        adp_collective_s(space->tables, ADP_SEND, &path, bytes);
+}
+
 static double send_s(const struct evaluator *ev, const struct grid *grid,
                      const struct column_kind *kind, const uint32_t *cls, uint32_t from,
                      uint32_t to)
@@ -275,18 +284,11 @@ static double send_s(const struct evaluator *ev, const struct grid *grid,
 	const struct space *space = ev->space;
 	const struct slot_class *a = &ev->sc->slots->classes[cls[from]],
 							*b = &ev->sc->slots->classes[cls[to]];
-	struct adp_path path = {.n_levels = 1};
+	const struct slot_class *slower = a->far.bytes_per_s <= b->far.bytes_per_s ? a : b;
 	bool near = send_is_near(ev, grid, kind, from, to);
 
-	path.level[0].fan = 2;
-	path.level[0].link = near                                       ? a->gpu_link
-	                     : a->far.bytes_per_s <= b->far.bytes_per_s ? a->far
-	                                                                : b->far;
-	path.level[0].gpu =
-		&space->cluster->types[a->far.bytes_per_s <= b->far.bytes_per_s ? a->type : b->type];
-	return space->engine->p2p_fixed_s +
-	       (1.0 - space->engine->p2p_overlap_frac) *
-	           adp_collective_s(space->tables, ADP_SEND, &path, ev->sc->send_bytes);
+	return send_time(space, near ? &a->gpu_link : &slower->far,
+	                 &space->cluster->types[slower->type], ev->sc->send_bytes);
 }
 
 static double weight_bytes(const struct space *space)

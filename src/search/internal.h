@@ -72,6 +72,11 @@ struct shape_cost {
 	const struct adp_item_time *block; /* [class * n_blocks + block] */
 	const struct adp_item_time *end;   /* [class * N_END_KINDS + kind] */
 	double send_bytes;                 /* between stages, one rank */
+	/* shortest send between stages on two types, out of the domain; on one type inside it, which
+	 * takes fewer replicas than near_dp */
+	double far_send_s[ADP_SEARCH_MAX_TYPES][ADP_SEARCH_MAX_TYPES];
+	double near_send_s[ADP_SEARCH_MAX_TYPES];
+	uint32_t near_dp[ADP_SEARCH_MAX_TYPES];
 	double block_elems[ADP_SEARCH_MAX_BLOCKS],
 		block_expert_elems[ADP_SEARCH_MAX_BLOCKS]; /* on one rank */
 	double end_elems[N_END_KINDS];
@@ -179,6 +184,10 @@ int space_build(struct space *out, const struct adp_model *model, const struct a
 bool space_type_allowed(const struct adp_engine *engine, const struct adp_train *train,
                         const struct adp_search_opts *opts, const struct adp_gpu_type *type,
                         const char **why, const char **flag);
+
+/* Seconds that a send between two stages adds to a path, on this link of this GPU. */
+double send_time(const struct space *space, const struct adp_link *link,
+                 const struct adp_gpu_type *gpu, double bytes);
 
 /* ---- bound.c: what no plan can beat ---------------------------------------------------------- */
 
@@ -302,7 +311,8 @@ bool candidate_better(const struct candidate *a, const struct candidate *b);
 
 /* ---- branch.c: degrees and shares of one unit ----------------------------------------- */
 
-/* A cheap first plan: all GPUs at the data-parallel sizes with the best bounds. */
+/* A cheap first plan: as many GPUs as may be used at the data-parallel sizes with the best bounds.
+ */
 int unit_scout(struct candidate *best, struct counts *counts, struct evaluator *ev,
                const struct space *space, const struct unit *unit, struct adp_error *err);
 int unit_search(struct candidate *best, struct counts *counts, struct open_list *open,

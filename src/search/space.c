@@ -568,6 +568,42 @@ static void elements(double *dense, double *expert, const struct space *space,
 	}
 }
 
+/* As the evaluator chooses links: inside the domain, or the slower of the two ways out. */
+static void shape_sends(struct shape_cost *out, const struct space *space)
+{
+	const struct slots *slots = out->slots;
+
+	for (uint32_t t = 0; t < space->n_types; t++) {
+		out->near_send_s[t] = INFINITY;
+		out->near_dp[t] = slots->type[t].scattered ? UINT32_MAX : 0;
+		for (uint32_t u = 0; u < space->n_types; u++)
+			out->far_send_s[t][u] = INFINITY;
+	}
+	for (uint32_t i = 0; i < slots->n_classes; i++) {
+		const struct slot_class *a = &slots->classes[i];
+		const struct adp_gpu_type *gpu = &space->cluster->types[a->type];
+		double far_s = send_time(space, &a->far, gpu, out->send_bytes);
+
+		for (uint32_t t = 0; t < space->n_types; t++) {
+			if (space->types[t] != a->type)
+				continue;
+			out->near_send_s[t] = fmin(out->near_send_s[t],
+			                           send_time(space, &a->gpu_link, gpu, out->send_bytes));
+			if (a->per_domain > out->near_dp[t])
+				out->near_dp[t] = a->per_domain;
+			for (uint32_t j = 0; j < slots->n_classes; j++) {
+				const struct slot_class *b = &slots->classes[j];
+
+				for (uint32_t u = 0; u < space->n_types; u++)
+					if (space->types[u] == b->type && a->far.bytes_per_s <= b->far.bytes_per_s) {
+						out->far_send_s[t][u] = fmin(out->far_send_s[t][u], far_s);
+						out->far_send_s[u][t] = fmin(out->far_send_s[u][t], far_s);
+					}
+			}
+		}
+	}
+}
+
 static int shape_build(struct shape_cost *out, const struct space *space,
                        const struct adp_shape *shape, const struct slots *slots,
                        struct adp_error *err)
@@ -629,6 +665,7 @@ static int shape_build(struct shape_cost *out, const struct space *space,
 	                  shape->cp * (double)model->hidden *
 	                  (space->train->precision <= ADP_PRECISION_TF32 ? 4.0 : 2.0) /
 	                  (shape->sequence_parallel ? shape->tp : 1.0);
+	shape_sends(out, space);
 	for (uint32_t i = 0; i < model->n_items; i++) {
 		const struct adp_item *item = &model->items[i];
 

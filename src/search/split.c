@@ -191,7 +191,8 @@ struct descent {
 	bool plain;  /* 1F1B with at least as many micro-batches as stages in every replica */
 	bool simple; /* and one kind of replica */
 	uint32_t cap[ADP_SEARCH_MAX_PIPE], cap_after[ADP_SEARCH_MAX_PIPE + 1];
-	uint32_t way_room[ADP_SEARCH_MAX_PIPE][ADP_N_RECOMPUTE]; /* by memory alone */
+	uint32_t way_room[ADP_SEARCH_MAX_PIPE]
+					 [ADP_N_RECOMPUTE]; /* the cap of each way of recomputing */
 	double ends_s[ADP_SEARCH_MAX_PIPE],
 		layer_s[ADP_SEARCH_MAX_PIPE];               /* per micro-batch, at least */
 	double pass_after[ADP_SEARCH_MAX_PIPE + 1];     /* ends of the stages from s on */
@@ -230,8 +231,8 @@ static void caps(struct descent *d)
 				cheapest = stage_load(ev, s, 0, 1, ev->recompute_order[w], NULL) - ends;
 			if (isfinite(limit) && ends + cheapest * ev->n_layers > limit)
 				cap = limit > ends ? (uint32_t)((limit - ends) / cheapest * (1.0 + 1e-9)) : 0;
-			d->way_room[s][w] = stage_room(ev, s, ev->recompute_order[w], ev->n_layers);
-			cap = cap < d->way_room[s][w] ? cap : d->way_room[s][w];
+			cap = stage_room(ev, s, ev->recompute_order[w], cap);
+			d->way_room[s][w] = cap;
 			d->cap[s] = cap > d->cap[s] ? cap : d->cap[s];
 		}
 		d->cap_after[s] = d->cap_after[s + 1] + d->cap[s];
@@ -343,7 +344,7 @@ static void critical_of(struct critical *c, struct critical_rank *ranks, const s
 			const double *way_bwd =
 				&ev->bwd[(at * ADP_N_RECOMPUTE + ev->recompute_order[w]) * ev->n_blocks];
 
-			ranks[s].most[w] = d->way_room[s][w] < d->cap[s] ? d->way_room[s][w] : d->cap[s];
+			ranks[s].most[w] = d->way_room[s][w];
 			ranks[s].way_bwd_s[w] = way_bwd[0];
 			for (uint32_t i = 1; i < ev->n_blocks; i++)
 				ranks[s].way_bwd_s[w] = fmin(ranks[s].way_bwd_s[w], way_bwd[i]);
@@ -800,19 +801,18 @@ int composition_try(struct candidate *best, struct counts *counts, struct evalua
 		*open = *bound_s < cut_s(ev->space, best);
 		return ADP_OK;
 	}
+	/* the cheap tests first */
+	caps(&d);
+	if (ev->n_kinds > 1 && d.plain && ev->n_blocks == 1)
+		*bound_s = fmax(*bound_s, kinds_bound(&d));
 	lo = fmax(*bound_s - ev->min_rest_s, 0.0);
-	if (!partition(ev, &split, &lo, cut_s(ev->space, best) - ev->min_rest_s)) {
+	if (d.cap_after[0] < ev->n_layers || *bound_s >= cut_s(ev->space, best) ||
+	    !limit_possible(&d, cut_s(ev->space, best)) ||
+	    !partition(ev, &split, &lo, cut_s(ev->space, best) - ev->min_rest_s)) {
 		counts->bounded++;
 		return ADP_OK;
 	}
 	*bound_s = fmax(*bound_s, lo + ev->min_rest_s);
-	caps(&d);
-	if (ev->n_kinds > 1 && d.plain && ev->n_blocks == 1)
-		*bound_s = fmax(*bound_s, kinds_bound(&d));
-	if (*bound_s >= cut_s(ev->space, best) || !limit_possible(&d, cut_s(ev->space, best))) {
-		counts->bounded++;
-		return ADP_OK;
-	}
 	weigh(best, counts, ev, &split, &step_s);
 	*bound_s = paths_bound(&d, *bound_s, cut_s(ev->space, best));
 	*open = *bound_s < cut_s(ev->space, best);

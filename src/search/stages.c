@@ -25,10 +25,37 @@ static bool equal_layers(const struct space *space)
 	return space->opts->equal_layers || !space->engine->uneven_layers;
 }
 
-/* A transfer takes its fixed time at least. */
-static double least_sends(const struct branch *b, uint32_t pp)
+/* Shortest send from a stage on type t to the next one, on type u. */
+static double least_send(const struct branch *b, uint32_t dp, uint32_t t, uint32_t u)
 {
-	return b->space->engine->p2p_fixed_s * ((double)pp * b->unit->vpp + pp - 2.0);
+	double s = b->sc->far_send_s[t][u];
+
+	/* neighbours stand dp slots apart */
+	return t == u && dp < b->sc->near_dp[t] ? fmin(s, b->sc->near_send_s[t]) : s;
+}
+
+/* All sends that a micro-batch waits for on its way through pp stages on types of a set. */
+static double least_sends(const struct branch *b, uint32_t dp, double pp, uint32_t types)
+{
+	double least = INFINITY;
+
+	if (pp == 1.0)
+		return 0.0;
+	for (uint32_t t = 0; t < b->n_types; t++)
+		for (uint32_t u = 0; u < b->n_types; u++)
+			if (types >> t & types >> u & 1u)
+				least = fmin(least, least_send(b, dp, t, u));
+	return least * (pp * b->unit->vpp + pp - 2.0);
+}
+
+/* The same when it is known where the types stand. */
+static double chain_sends(const struct branch *b, uint32_t dp, uint32_t pp, const uint8_t *type)
+{
+	double sum = 0.0;
+
+	for (uint32_t s = 0; s + 1 < pp; s++)
+		sum += (b->unit->vpp + 1.0) * least_send(b, dp, type[s], type[s + 1]);
+	return sum + (b->unit->vpp - 1.0) * least_send(b, dp, type[pp - 1], type[0]);
 }
 
 /* Do critical paths tell anything about this schedule? */
@@ -84,6 +111,7 @@ static double longest_stage(const struct branch *b, const double *stages, double
 {
 	double v = b->unit->vpp, limit = limit_s(b) * (1.0 + 1e-9), tau = limit / n_micro;
 	double warm = fmin(pp, n_micro), first = 0.0, slope;
+	uint32_t types = 0;
 
 	if (pp == 1.0 || !isfinite(limit) || (v > 1.0 && n_micro < pp))
 		return tau;
@@ -102,7 +130,10 @@ static double longest_stage(const struct branch *b, const double *stages, double
 		slope = n_micro - 1.0 - (warm - 1.0) * b->work.fwd_share;
 		limit += (warm - 1.0) * 2.0 * b->work.end_excess_s;
 	}
-	return slope > 0.0 ? fmin(tau, (limit - least_pass(b, stages, pp)) / slope) : tau;
+	for (uint32_t t = 0; t < b->n_types; t++)
+		types |= (uint32_t)(stages[t] > 0.0) << t;
+	limit -= least_pass(b, stages, pp) + least_sends(b, b->dp, pp, types);
+	return slope > 0.0 ? fmin(tau, limit / slope) : tau;
 }
 
 /* ---- room ----------------------------------------------------------------------------- */
@@ -226,12 +257,13 @@ static uint32_t room_within(const struct rooms *rooms, uint32_t t, uint32_t s, d
  * hold room[t] layers together: where a layer takes least is filled first. The first vpp - 1 layers
  * of a stage may all lie before its last chunk, whose backward alone counts.
  */
-static double filled_pass(const struct branch *b, const uint32_t *most, const double *room)
+static double filled_pass(const struct branch *b, const uint32_t *most, const double *room,
+                          double sends_s)
 {
 	const struct rooms *rooms = &b->rooms;
 	const struct work *w = &b->work;
 	double v = b->unit->vpp, left = w->n_layers, first_left = rooms->pp * (v - 1.0);
-	double sum = least_sends(b, rooms->pp);
+	double sum = sends_s;
 	double filled[ADP_SEARCH_MAX_TYPES] = {0};
 	bool taken[2 * ADP_SEARCH_MAX_TYPES] = {false};
 
@@ -281,6 +313,7 @@ static void rooms_of(struct branch *b, uint32_t dp, uint32_t pp, bool timed, uin
 	struct rooms *rooms = &b->rooms;
 	uint32_t n_micro = most_batches(b, dp), n_layers = b->space->model->n_layers;
 	double pass_s = 0.0, present[ADP_SEARCH_MAX_TYPES] = {0}, room[ADP_SEARCH_MAX_TYPES] = {0};
+	double sends_s = least_sends(b, dp, pp, types);
 
 	if (rooms->dp == dp && rooms->pp == pp && rooms->timed == timed && rooms->types == types)
 		return;
@@ -298,7 +331,7 @@ static void rooms_of(struct branch *b, uint32_t dp, uint32_t pp, bool timed, uin
 			critical_lines(b, t);
 	}
 	if (rooms->critical)
-		pass_s = least_pass(b, present, pp) + least_sends(b, pp);
+		pass_s = least_pass(b, present, pp) + sends_s;
 	/* less room makes for a longer pass, which leaves less room */
 	for (uint32_t i = 0; i < (most ? 3 : 1); i++) {
 		for (uint32_t t = 0; t < b->n_types; t++) {
@@ -321,7 +354,7 @@ static void rooms_of(struct branch *b, uint32_t dp, uint32_t pp, bool timed, uin
 		for (uint32_t t = 0; most && t < b->n_types; t++)
 			room[t] = most[t] * rooms->most[t];
 		if (most)
-			pass_s = fmax(pass_s, filled_pass(b, most, room));
+			pass_s = fmax(pass_s, filled_pass(b, most, room, sends_s));
 	}
 }
 
@@ -394,7 +427,7 @@ bool stages_order_possible(struct branch *b, const struct composition *comp)
 				                                                     : most[s];
 		}
 		critical_init(&c, ranks, comp->pp, b->unit->vpp, n_micro, b->space->model->n_layers,
-		              least_sends(b, comp->pp));
+		              chain_sends(b, comp->dp, comp->pp, comp->group[g].stage_type));
 		if (!critical_possible(&c, limit_s(b)))
 			return false;
 	}
@@ -477,7 +510,8 @@ static bool chain_possible(const struct chain *c)
 		n = b->share[types[s]];
 		room[types[s]] = rooms->before[types[s]][s + n] - rooms->before[types[s]][s];
 	}
-	own_s = limit_s(b) * (1.0 + 1e-9) - filled_pass(b, b->share, room);
+	own_s = limit_s(b) * (1.0 + 1e-9) -
+	        filled_pass(b, b->share, room, chain_sends(b, c->comp.dp, c->comp.pp, types));
 	for (uint32_t s = 0; s < c->comp.pp; s++)
 		sum += room_within(rooms, types[s], s, own_s);
 	return sum >= b->space->model->n_layers;

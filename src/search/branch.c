@@ -15,7 +15,8 @@ static const uint64_t small_fleet_gpus = 64, small_fleet_shares = 128;
 
 bool branch_spent(struct branch *b)
 {
-	if (!b->space->max_weighed || b->counts->weighed < b->space->max_weighed)
+	if (!(b->space->max_work > 0.0) || b->counts->work < b->space->max_work ||
+	    !isfinite(b->best->step_s))
 		return false;
 	b->counts->open_bound_s = fmin(b->counts->open_bound_s, b->unit->bound_s);
 	return true;
@@ -95,6 +96,7 @@ int branch_try(struct branch *b, const struct composition *comp, double bound_s)
 	bool open;
 	int rc;
 
+	b->counts->work += WORK_OF_LOOK;
 	if (bound_s >= cut_s(b->space, b->best) || !stages_order_possible(b, comp)) {
 		b->counts->bounded++;
 		return ADP_OK;

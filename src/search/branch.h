@@ -49,7 +49,8 @@ struct branch {
 	uint32_t dp, share[ADP_SEARCH_MAX_TYPES]; /* stages (or replicas) of each type */
 };
 
-/* Has this job weighed its share? Then what is left of the unit is left to the gap. */
+/* Has this job done its share of work, and is there a plan? Then what is left of the unit is left
+ * to the gap. */
 bool branch_spent(struct branch *b);
 
 /* Rules of engine and pins that hold for a whole composition. */

@@ -14,20 +14,18 @@
  */
 enum { ASKED_MAX = 12, KEPT_FOR_REASONS = 5 };
 
-/* A question is answered this exactly, and on large fleets as well as so many plans tell. */
-static const double tolerance_frac = 0.01;
-enum { WEIGHED_MAX = 3000 };
+/* A question is answered this exactly, and on large fleets as well as so much work tells. */
+static const double tolerance_frac = 0.01, work_max = 3000.0;
 
 /* ---- asking -------------------------------------------------------------------------- */
 
 void why_question(struct question *out, const struct why *w)
 {
-	*out = (struct question){.cluster = w->cluster,
-	                         .train = w->train,
-	                         .opts = w->opts,
-	                         .knobs = {.memory_scale = 1.0,
-	                                   .tolerance_frac = tolerance_frac,
-	                                   .max_weighed = WEIGHED_MAX}};
+	*out = (struct question){
+		.cluster = w->cluster,
+		.train = w->train,
+		.opts = w->opts,
+		.knobs = {.memory_scale = 1.0, .tolerance_frac = tolerance_frac, .max_work = work_max}};
 }
 
 bool why_may_ask(const struct why *w)
@@ -63,9 +61,13 @@ const char *why_label(const struct why *w, uint32_t type)
 
 const char *why_percent(char out[48], const struct why *w, const struct adp_plan *other)
 {
-	double frac = other->step.step_s / w->plan->step.step_s - 1.0;
+	double frac = other->step.step_s / w->plan->step.step_s - 1.0, gap = other->search.gap_frac;
 
-	snprintf(out, 48, "%s%+.1f %%", other->search.gap_frac > 2.0 * tolerance_frac ? "about " : "",
+	/* the plan found is one of those asked for: the best of them takes no longer */
+	snprintf(out, 48, "%s%+.1f %%",
+	         gap > 0.1 && frac > 0.0      ? "at most "
+	         : gap > 2.0 * tolerance_frac ? "about "
+	                                      : "",
 	         100.0 * (fabs(frac) < 0.0005 ? 0.0 : frac));
 	return out;
 }

@@ -113,7 +113,7 @@ struct space {
 	uint64_t n_refused;    /* combinations dismissed by a rule */
 	double max_slots_gpus; /* GPUs that may be used; infinity when not pinned */
 	double tolerance_frac; /* plans that could be better by less are not looked for */
-	uint64_t max_weighed;  /* of the knobs */
+	double max_work;       /* of the knobs */
 	double memory_scale;   /* 1; the "what if memory were no limit" question raises it */
 };
 
@@ -171,9 +171,9 @@ struct search_knobs {
 	double tolerance_frac;    /* at least; large fleets get one anyway */
 	double memory_scale;      /* 1; larger asks what a plan without memory limits would be */
 	const bool *require_type; /* by cluster type: must be used; or NULL */
-	uint64_t max_weighed; /* about this many plans are weighed and no more, the gap tells the rest;
-	                         0 = no limit */
-	bool any_plan;        /* the first plan that fits will do: "does anything fit?" */
+	double max_work; /* once there is a plan, counts.work goes about so far and no further, the gap
+	                    tells the rest; 0 = no limit */
+	bool any_plan;   /* the first plan that fits will do: "does anything fit?" */
 };
 
 /* ---- space.c -------------------------------------------------------------------------- */
@@ -256,8 +256,17 @@ uint64_t unit_batches(const struct space *space,
 
 struct counts {
 	uint64_t weighed, bounded;
+	double work;         /* what it took, in plans weighed; the same on every machine */
 	double open_bound_s; /* smallest bound of a composition that was not searched to the end */
 };
+
+/* What the steps of the search cost, beside the weighing of a plan; powers of 2, so that the order
+ * of the sum does not matter. */
+#define WORK_OF_COMPOSITION 0.5 /* opened and bounded */
+#define WORK_OF_LOOK                                                                               \
+	(1.0 / 256.0) /* at some stages of a type, or at a composition from outside                    \
+	               */
+#define WORK_OF_DESCENT (1.0 / 1024.0) /* a step of it */
 
 struct evaluator; /* buffers of one thread */
 int evaluator_create(struct evaluator **out, const struct space *space, struct adp_error *err);

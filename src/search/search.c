@@ -102,7 +102,7 @@ static bool settled(const struct progress *p)
 /* What stays unsearched, from this bound on, is left to the gap. */
 static bool spent(struct progress *p, const struct space *space, double bound_s)
 {
-	if (!space->max_weighed || p->counts.weighed < space->max_weighed)
+	if (!(space->max_work > 0.0) || p->counts.work < space->max_work || !isfinite(p->best.step_s))
 		return false;
 	p->counts.open_bound_s = fmin(p->counts.open_bound_s, bound_s);
 	return true;
@@ -151,6 +151,7 @@ static int run_jobs(struct progress *p, struct batch *batch, struct adp_error *e
 				*err = job->err;
 		}
 		p->counts.weighed += job->counts.weighed;
+		p->counts.work += job->counts.work;
 		p->counts.bounded += job->counts.bounded;
 		p->counts.open_bound_s = fmin(p->counts.open_bound_s, job->counts.open_bound_s);
 		if (candidate_better(&job->best, &p->best))
@@ -187,7 +188,7 @@ static int scout(struct progress *p, const struct space *space, struct adp_error
 	for (uint32_t i = 0; rc == ADP_OK && i < space->n_units && !settled(p); i++) {
 		const struct unit *u = &space->units[i];
 
-		if (u->vpp == 1 && u->zero_stage == most_zero && u->recompute != ADP_RECOMPUTE_SELECTIVE &&
+		if (u->vpp == 1 && u->zero_stage >= most_zero && u->recompute != ADP_RECOMPUTE_SELECTIVE &&
 		    u->bound_s < cut_s(space, &p->best))
 			rc = unit_scout(&p->best, &p->counts, p->workers[0].ev, space, u, err);
 	}
@@ -214,7 +215,7 @@ static int search_units(struct progress *p, const struct space *space, struct ad
 		at += batch.n;
 		size = size < BATCH_MAX ? size * 2 : BATCH_MAX;
 	}
-	if (p->open.n && !space->max_weighed)
+	if (p->open.n && !(space->max_work > 0.0))
 		effort = fmin(fmax(1.0, (double)FINISH_MAX / p->open.n), EFFORT_MAX);
 	if (p->open.n)
 		qsort(p->open.items, p->open.n, sizeof *p->open.items, open_compare);
@@ -261,7 +262,7 @@ int search_fleet(struct adp_plan **out, struct counts *counts, double limit_s,
 	p->best.step_s = limit_s;
 	p->counts.open_bound_s = INFINITY;
 	rc = space_build(&space, model, cluster, engine, tables, train, opts, &arena, knobs, err);
-	space.max_weighed = knobs->max_weighed;
+	space.max_work = knobs->max_work;
 	for (uint32_t i = 0; rc == ADP_OK && i < p->n_threads; i++)
 		rc = evaluator_create(&p->workers[i].ev, &space, err);
 	if (rc == ADP_OK)

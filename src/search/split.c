@@ -160,6 +160,7 @@ static void weigh(struct candidate *best, struct counts *counts, struct evaluato
 
 	*step_s = split_step(ev, split);
 	counts->weighed++;
+	counts->work += 1.0;
 	if (*step_s > best->step_s * (1.0 + 1e-12))
 		return;
 	memset(&c, 0, sizeof c);
@@ -530,6 +531,7 @@ static bool descend(struct descent *d, uint32_t s, uint32_t a, const struct head
 	struct evaluator *ev = d->ev;
 	uint32_t left = ev->n_layers - a, most, least;
 
+	d->counts->work += WORK_OF_DESCENT;
 	if (d->nodes-- <= 0 || d->leaves <= 0)
 		return false;
 	if (d->table && heads->all_s[0] > ev->most_head[s * (ev->n_layers + 1) + a] * (1.0 + 1e-12))
@@ -590,6 +592,7 @@ static bool descend_interleaved(struct descent *d, uint32_t s, uint32_t left)
 {
 	struct evaluator *ev = d->ev;
 
+	d->counts->work += WORK_OF_DESCENT;
 	if (d->nodes-- <= 0)
 		return false;
 	if (s + 1 == ev->pp) {
@@ -780,6 +783,7 @@ int composition_try(struct candidate *best, struct counts *counts, struct evalua
 	int rc = evaluator_open(ev, unit, comp, &legal, err);
 
 	*open = false;
+	counts->work += WORK_OF_COMPOSITION;
 	if (rc != ADP_OK)
 		return rc;
 	if (!legal) {
@@ -830,6 +834,7 @@ int composition_finish(struct candidate *best, struct counts *counts, struct eva
 	bool legal, complete;
 	int rc = evaluator_open(ev, unit, comp, &legal, err);
 
+	counts->work += WORK_OF_COMPOSITION;
 	if (rc != ADP_OK)
 		return rc;
 	descent_init(&d, best, counts, ev, effort);

@@ -555,6 +555,7 @@ static int chain_from(struct chain *c, uint32_t s, uint32_t set, uint32_t room)
 			double stages[ADP_SEARCH_MAX_TYPES] = {0};
 			int rc;
 
+			b->counts->work += WORK_OF_LOOK;
 			if (c->rest[s + p][without] < 0)
 				break; /* the others are too few, and fewer of this type leave more to them */
 			if (here + (uint32_t)c->rest[s + p][without] < n_layers) {

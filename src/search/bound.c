@@ -279,11 +279,17 @@ void layer_room_build(struct layer_room *out, const struct space *space, const s
 	}
 }
 
-double layer_room_layers(const struct layer_room *room, double shard, double in_flight)
+double layer_room_more(const struct layer_room *room, double shard, double in_flight,
+                       double left_bytes)
 {
 	double each = room->fixed_bytes + room->sharded_bytes / shard + room->flight_bytes * in_flight;
 
-	return room->usable_bytes <= 0.0 ? 0.0
-	       : each > 0.0              ? floor(room->usable_bytes / each * (1.0 + 1e-9))
-	                                 : INFINITY;
+	return left_bytes <= 0.0 ? 0.0
+	       : each > 0.0      ? floor(left_bytes / each * (1.0 + 1e-9))
+	                         : INFINITY;
+}
+
+double layer_room_layers(const struct layer_room *room, double shard, double in_flight)
+{
+	return layer_room_more(room, shard, in_flight, room->usable_bytes);
 }

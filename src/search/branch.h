@@ -17,6 +17,8 @@ struct rooms {
 	uint16_t n[ADP_SEARCH_MAX_TYPES][ADP_SEARCH_MAX_PIPE];
 	uint32_t before[ADP_SEARCH_MAX_TYPES][ADP_SEARCH_MAX_PIPE + 1]; /* of all stages before one */
 	double most[ADP_SEARCH_MAX_TYPES];                              /* of any stage */
+	/* stages before one that have no room even for themselves */
+	uint32_t shut_before[ADP_SEARCH_MAX_TYPES][ADP_SEARCH_MAX_PIPE + 1];
 	/* by way of recomputing, the least time first: layers by memory, and where critical paths count
 	 * layers by time = (limit - pass - base_s) * per_s, as critical.h has it */
 	uint32_t n_ways;

@@ -114,6 +114,17 @@ void stage_rooms(uint16_t *room, struct evaluator *ev, const struct adp_gpu_type
                  uint8_t recompute, uint32_t most);
 
 /*
+ * The same where kinds of block differ, or ZeRO's group hangs on the nodes: the leanest layer
+ * stands for each but the first, its memory as if ZeRO divided it as often as it can.
+ */
+void stage_rooms_mixed(uint16_t *room, struct evaluator *ev, const struct adp_gpu_type *gpu,
+                       const struct layer_room *layer, uint32_t most);
+
+/* Is stage s too large even without layers, as stage_rooms() left the GPUs? False when that cannot
+ * be told. */
+bool stage_shut(struct evaluator *ev, uint32_t s);
+
+/*
  * Exact step time of a split; shares are left in ev. Stages that do not fit are the caller's
  * affair. INFINITY when the schedule cannot run it.
  */

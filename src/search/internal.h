@@ -249,6 +249,8 @@ struct layer_room {
 void layer_room_build(struct layer_room *out, const struct space *space, const struct unit *unit,
                       const struct adp_gpu_type *gpu);
 double layer_room_layers(const struct layer_room *room, double shard, double in_flight);
+double layer_room_more(const struct layer_room *room, double shard, double in_flight,
+                       double left_bytes); /* in so many bytes */
 uint64_t unit_batches(const struct space *space,
                       const struct unit *unit); /* micro-batches of a step */
 

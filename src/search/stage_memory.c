@@ -170,16 +170,23 @@ uint32_t stage_room(struct evaluator *ev, uint32_t s, uint8_t recompute, uint32_
 	return lo;
 }
 
-void stage_rooms(uint16_t *room, struct evaluator *ev, const struct adp_gpu_type *gpu,
-                 uint8_t recompute, uint32_t most)
+/* What the evaluator's stages have on these GPUs, at its sizes. */
+static void all_on(struct evaluator *ev, const struct adp_gpu_type *gpu)
 {
 	const struct space *space = ev->space;
-	uint32_t last = 0;
 
 	for (uint32_t s = 0; s < ev->pp; s++) {
 		ev->usable[s] = space->memory_scale * (double)adp_usable_bytes(space->engine, gpu);
 		ev->flash[s] = adp_flash_available(space->engine, gpu, space->train->precision);
 	}
+}
+
+void stage_rooms(uint16_t *room, struct evaluator *ev, const struct adp_gpu_type *gpu,
+                 uint8_t recompute, uint32_t most)
+{
+	uint32_t last = 0;
+
+	all_on(ev, gpu);
 	for (uint32_t s = 0; s < ev->pp; s++) {
 		/* neighbours differ little: a micro-batch less in flight makes room for a layer now and
 		 * then */
@@ -191,6 +198,47 @@ void stage_rooms(uint16_t *room, struct evaluator *ev, const struct adp_gpu_type
 		}
 		room[s] = (uint16_t)last;
 	}
+}
+
+/* Stage s with one layer, the leanest that there is. */
+static double least_first_layer(struct evaluator *ev, uint32_t s)
+{
+	double least = INFINITY;
+
+	for (uint32_t k = 0; k < ev->n_blocks; k++)
+		for (uint32_t i = 0; i < ev->n_recompute; i++) {
+			uint16_t count[ADP_SEARCH_MAX_BLOCKS] = {0};
+
+			count[k] = 1;
+			least = fmin(least, stage_bytes(ev, s, count, ev->recompute_order[i], NULL));
+		}
+	return least;
+}
+
+void stage_rooms_mixed(uint16_t *room, struct evaluator *ev, const struct adp_gpu_type *gpu,
+                       const struct layer_room *layer, uint32_t most)
+{
+	all_on(ev, gpu);
+	for (uint32_t s = 0; s < ev->pp; s++) {
+		/* in an interleaved schedule one layer alone may be in flight more often than many are */
+		double first = ev->vpp == 1 ? least_first_layer(ev, s) : 0.0;
+		double left = ev->usable[s] - first;
+		double n = layer_room_layers(layer, ev->shard, ev->in_flight[s]);
+
+		if (ev->vpp == 1)
+			n = left < 0.0 ? 0.0 : 1.0 + layer_room_more(layer, ev->shard, ev->in_flight[s], left);
+		room[s] = (uint16_t)fmin(most, n);
+	}
+}
+
+bool stage_shut(struct evaluator *ev, uint32_t s)
+{
+	if (ev->vpp > 1)
+		return false;
+	for (uint32_t i = 0; i < ev->n_recompute; i++)
+		if (fits(ev, s, 0, ev->recompute_order[i]))
+			return false;
+	return true;
 }
 
 void split_chunks(uint32_t *first, const struct split *split, uint32_t pp, uint32_t vpp)

@@ -165,16 +165,16 @@ static void rank_ways(struct critical_rank *rank, const struct branch *b, uint32
 
 /*
  * By memory, and by time as far as the micro-batches one after the other tell. With kinds of block
- * that differ, and where ZeRO's group hangs on the nodes, state and activations of the leanest
- * layer alone count, in the leanest way.
+ * that differ, and where ZeRO's group hangs on the nodes, the leanest layer stands for all.
  */
 static void memory_rooms(struct branch *b, uint32_t t)
 {
 	struct rooms *rooms = &b->rooms;
 	const struct space *space = b->space;
+	const struct adp_gpu_type *gpu = &space->cluster->types[space->types[t]];
 	uint32_t n_micro = most_batches(b, rooms->dp), n_layers = space->model->n_layers;
-	double shard = (double)rooms->dp * b->sc->shape.cp;
 
+	evaluator_size(b->ev, b->unit, rooms->dp, rooms->pp);
 	for (uint32_t w = 0; w < rooms->n_ways; w++) {
 		double layer_s = b->work.layer_s[t] + b->work.layer_recompute_s[t][rooms->way[w]], by_time;
 		uint32_t most = n_layers;
@@ -182,18 +182,17 @@ static void memory_rooms(struct branch *b, uint32_t t)
 		by_time = rooms->timed ? limit_s(b) / n_micro / layer_s * (1.0 + 1e-9) : INFINITY;
 		if (by_time < most)
 			most = by_time > 0.0 ? (uint32_t)by_time : 0;
-		if (rooms->leanest) {
-			for (uint32_t s = 0; s < rooms->pp; s++) {
-				double in_flight = adp_pipeline_in_flight(s, rooms->pp, b->unit->vpp, n_micro);
+		if (rooms->leanest)
+			stage_rooms_mixed(rooms->way_n[w][t], b->ev, gpu, &b->room[t], most);
+		else
+			stage_rooms(rooms->way_n[w][t], b->ev, gpu, rooms->way[w], most);
+	}
+	for (uint32_t s = 0; s < rooms->pp; s++) {
+		bool shut = true;
 
-				rooms->way_n[w][t][s] = (uint16_t)fmin(
-					most, layer_room_layers(&b->room[t], shard, in_flight));
-			}
-			continue;
-		}
-		evaluator_size(b->ev, b->unit, rooms->dp, rooms->pp);
-		stage_rooms(rooms->way_n[w][t], b->ev, &space->cluster->types[space->types[t]],
-		            rooms->way[w], most);
+		for (uint32_t w = 0; w < rooms->n_ways; w++)
+			shut = shut && rooms->way_n[w][t][s] == 0;
+		rooms->shut_before[t][s + 1] = rooms->shut_before[t][s] + (shut && stage_shut(b->ev, s));
 	}
 }
 
@@ -406,8 +405,10 @@ bool stages_order_possible(struct branch *b, const struct composition *comp)
 	for (uint32_t s = 0; s < comp->pp; s++) {
 		most[s] = UINT32_MAX;
 		for (uint32_t g = 0; g < comp->n_groups; g++) {
-			uint32_t n = b->rooms.n[comp->group[g].stage_type[s]][s];
+			uint32_t t = comp->group[g].stage_type[s], n = b->rooms.n[t][s];
 
+			if (b->rooms.shut_before[t][s + 1] > b->rooms.shut_before[t][s])
+				return false;
 			most[s] = n < most[s] ? n : most[s];
 		}
 		room += most[s];
@@ -469,6 +470,10 @@ static void chain_rest(struct chain *c)
 			 * kept in falling order from window[from] */
 			for (uint32_t s = pp + 1; s-- > 0;) {
 				int32_t here = c->rest[s][without];
+
+				/* no run of t holds a stage that has no room for itself */
+				if (s < pp && rooms->shut_before[t][s + 1] > rooms->shut_before[t][s])
+					from = to = pp + 1;
 
 				if (here >= 0) {
 					int32_t end_here = (int32_t)before[s] + here;
@@ -556,8 +561,14 @@ static int chain_from(struct chain *c, uint32_t s, uint32_t set, uint32_t room)
 			int rc;
 
 			b->counts->work += WORK_OF_LOOK;
-			if (c->rest[s + p][without] < 0)
-				break; /* the others are too few, and fewer of this type leave more to them */
+			if (b->rooms.shut_before[t][s + p] > b->rooms.shut_before[t][s]) {
+				b->counts->bounded++;
+				continue;
+			}
+			if (c->rest[s + p][without] < 0) {
+				b->counts->bounded++;
+				continue;
+			}
 			if (here + (uint32_t)c->rest[s + p][without] < n_layers) {
 				b->counts->bounded++;
 				continue;

@@ -138,7 +138,7 @@ uint32_t adp_plan_world(const struct adp_plan *plan); /* ranks; 0 when the produ
  * Is the plan one that its own rules allow? Every layer once and in order (virtual stage v of rank
  * s is position v * pp + s), batches add up to the global batch, ranks contiguous and each GPU used
  * once, degrees multiply to the world, cells and ranks agree on the GPU type, each stage inside its
- * GPUs' usable memory, parts of the step add up. The search and its test oracle share this.
+ * GPUs' usable memory, parts of the step add up. The search's tests hold every plan to this.
  * ADP_EINVAL names the first breach; ADP_ENOMEM.
  */
 int adp_plan_validate(const struct adp_plan *plan, struct adp_error *err);

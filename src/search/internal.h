@@ -330,7 +330,7 @@ int unit_search(struct candidate *best, struct counts *counts, struct open_list 
                 struct evaluator *ev, const struct space *space, const struct unit *unit,
                 struct adp_error *err);
 
-/* ---- build.c -------------------------------------------------------------------------- */
+/* ---- plan_build.c -------------------------------------------------------------------------- */
 int plan_build(struct adp_plan **out, const struct space *space, struct evaluator *ev,
                const struct candidate *cand, struct adp_error *err);
 /* Fills in what the whole search and the whole fleet tell. */

@@ -182,6 +182,8 @@ static void memory_rooms(struct branch *b, uint32_t t)
 		by_time = rooms->timed ? limit_s(b) / n_micro / layer_s * (1.0 + 1e-9) : INFINITY;
 		if (by_time < most)
 			most = by_time > 0.0 ? (uint32_t)by_time : 0;
+		if (rooms->timed && equal_layers(space) && most > (n_layers + rooms->pp - 1) / rooms->pp)
+			most = (n_layers + rooms->pp - 1) / rooms->pp;
 		if (rooms->leanest)
 			stage_rooms_mixed(rooms->way_n[w][t], b->ev, gpu, &b->room[t], most);
 		else

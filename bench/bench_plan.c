@@ -137,8 +137,9 @@ static struct adp_plan *time_plan(const struct job *job, double goal_s)
 	const double start_s = now_s();
 	struct adp_plan *plan = NULL;
 	double best_s = INFINITY, best_cpu_s = INFINITY;
+	int n_tries = 0;
 
-	for (int try = 0; try < MAX_TRIES && now_s() - start_s < enough_s; try++) {
+	do {
 		struct adp_error err = {0};
 		const double try_s = now_s(), try_cpu_s = cpu_s();
 
@@ -149,7 +150,7 @@ static struct adp_plan *time_plan(const struct job *job, double goal_s)
 			stop(job->name, err.text);
 		best_s = fmin(best_s, now_s() - try_s);
 		best_cpu_s = fmin(best_cpu_s, cpu_s() - try_cpu_s);
-	}
+	} while (++n_tries < MAX_TRIES && now_s() - start_s < enough_s);
 	report(job->name, "s", best_s, goal_s, false);
 	report(job->name, "cpu_s", best_cpu_s, N_THREADS * goal_s, false);
 	/* an exhausted space leaves none */

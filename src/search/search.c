@@ -18,6 +18,9 @@
  * more goes into each, up to EFFORT_MAX. */
 enum { BATCH_MAX = 8, THREADS_MAX = 8, FINISH_MAX = 256, EFFORT_MAX = 20 };
 
+/* Work of a batch of units, in plans weighed, that takes longer than to start threads for it. */
+static const double worth_threads = 1.0;
+
 /* Fleets up to this size are searched to the end. */
 static const uint64_t small_fleet_gpus = 64;
 
@@ -91,7 +94,8 @@ struct progress {
 	struct job jobs[BATCH_MAX];
 	struct worker workers[THREADS_MAX];
 	uint32_t n_threads;
-	bool any_plan; /* of the knobs */
+	double batch_work; /* of the batch before */
+	bool any_plan;     /* of the knobs */
 };
 
 static bool settled(const struct progress *p)
@@ -141,7 +145,9 @@ static int run_jobs(struct progress *p, struct batch *batch, struct adp_error *e
 		p->jobs[i].best = p->best;
 		p->jobs[i].counts.open_bound_s = INFINITY;
 	}
-	run_batch(batch, p->workers, p->n_threads);
+	/* units are as light as those before, as a rule: on light ones threads are lost time */
+	run_batch(batch, p->workers, batch->open || p->batch_work >= worth_threads ? p->n_threads : 1);
+	p->batch_work = 0.0;
 	for (uint32_t i = 0; i < batch->n; i++) {
 		struct job *job = &p->jobs[i];
 
@@ -152,6 +158,7 @@ static int run_jobs(struct progress *p, struct batch *batch, struct adp_error *e
 		}
 		p->counts.weighed += job->counts.weighed;
 		p->counts.work += job->counts.work;
+		p->batch_work += job->counts.work;
 		p->counts.bounded += job->counts.bounded;
 		p->counts.open_bound_s = fmin(p->counts.open_bound_s, job->counts.open_bound_s);
 		if (candidate_better(&job->best, &p->best))

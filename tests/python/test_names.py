@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names from outside come through every emitted file as data under the target's own parser, or are refused."""
 import json
+import pathlib
 import shlex
+import signal
 import subprocess
 import tempfile
+import time
 import unittest
-import pathlib
 
 from emitted import Emitted, golden_plan, option, with_names
 
@@ -162,6 +164,34 @@ class Launch(unittest.TestCase):
             result = subprocess.run([e.out / "launch.sh", "train.py"], check=False, timeout=30,
                                     env={"PATH": f"{tools}:/usr/bin:/bin", "ADP_NODE": "node-a"})
             self.assertEqual(result.returncode, 7)
+
+    def test_agents_that_end_at_once_are_all_heard(self):
+        for failing in ("none", "0", "2"):
+            with self.subTest(failing=failing), Emitted(golden_plan(CASES[0])) as e:
+                e.ok()
+                tools = e.folder / "bin"
+                tools.mkdir()
+                (tools / "torchrun").write_text(
+                    "#!/bin/sh\ntouch up.$$\nuntil [ -e go ]; do sleep 0.01; done\ntouch down.$$\n"
+                    f"case \" $* \" in *' --node-rank={failing} '*) exit 7;; esac\n")
+                (tools / "torchrun").chmod(0o755)
+                script = subprocess.Popen([e.out / "launch.sh", "train.py"], cwd=e.folder,
+                                          env={"PATH": f"{tools}:/usr/bin:/bin", "ADP_NODE": "node-a"})
+                self.wait_for(e.folder, "up.*", 2)
+                time.sleep(0.3)  # the script now waits; it next runs when both have ended
+                script.send_signal(signal.SIGSTOP)
+                (e.folder / "go").touch()
+                self.wait_for(e.folder, "down.*", 2)
+                time.sleep(0.3)
+                script.send_signal(signal.SIGCONT)
+                self.assertEqual(script.wait(timeout=30), 0 if failing == "none" else 7)
+
+    def wait_for(self, folder, files, n):
+        for _ in range(1000):
+            if len(list(folder.glob(files))) == n:
+                return
+            time.sleep(0.01)
+        self.fail(f"no {n} {files}")
 
 
 def shell_words(script):

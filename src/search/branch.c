@@ -275,18 +275,24 @@ static int branch_init(struct branch *b, const struct space *space, const struct
 {
 	double one[ADP_SEARCH_MAX_TYPES] = {0};
 
-	*b = (struct branch){.space = space,
-	                     .unit = unit,
-	                     .sc = &space->shapes[unit->shape],
-	                     .ev = ev,
-	                     .best = best,
-	                     .counts = counts,
-	                     .open = open,
-	                     .n_types = space->n_types,
-	                     .err = err};
+	/* member by member: the rooms are large, and filled in for each size anew */
+	b->space = space;
+	b->unit = unit;
+	b->sc = &space->shapes[unit->shape];
+	b->ev = ev;
+	b->best = best;
+	b->counts = counts;
+	b->open = open;
+	b->n_types = space->n_types;
+	b->n_all = 0;
+	b->rooms.dp = b->rooms.pp = b->rooms.types = 0;
+	b->err = err;
+	b->dp = 0;
+	memset(b->share, 0, sizeof b->share);
 	work_build(&b->work, space, unit);
 	b->n_batches = unit_batches(space, unit);
 	for (uint32_t t = 0; t < b->n_types; t++) {
+		b->rooms.before[t][0] = b->rooms.shut_before[t][0] = 0;
 		b->n[t] = unit_slots(space, unit, t);
 		b->n_all += b->n[t];
 		one[t] = 1.0;

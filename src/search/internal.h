@@ -173,6 +173,7 @@ struct search_knobs {
 	const bool *require_type; /* by cluster type: must be used; or NULL */
 	double max_work; /* once there is a plan, counts.work goes about so far and no further, the gap
 	                    tells the rest; 0 = no limit */
+	bool node_parts; /* of a fleet of few GPUs, look at parts of its nodes too: takes long */
 	bool any_plan;   /* the first plan that fits will do: "does anything fit?" */
 };
 
@@ -356,7 +357,8 @@ int search_with(struct adp_plan **out, const struct adp_model *model,
 
 /* ---- views.c -------------------------------------------------------------------------- */
 
-/* Puts a better plan that some of the fleet's nodes allow in the place of *best. */
+/* Puts a better plan that a part of the fleet allows in the place of *best, which is NULL when the
+ * whole allows none. */
 int search_views(struct adp_plan **best, struct counts *counts, const struct adp_model *model,
                  const struct adp_cluster *cluster, const struct adp_engine *engine,
                  const struct adp_tables *tables, const struct adp_train *train,

@@ -302,18 +302,18 @@ int search_with(struct adp_plan **out, const struct adp_model *model,
 	struct adp_plan *plan = NULL;
 	int found = search_fleet(&plan, &counts, INFINITY, model, cluster, engine, tables, train, opts,
 	                         knobs, err),
-		rc;
+		rc = ADP_OK;
 
-	/* what does not fit the whole fleet fits no part of it */
-	if (found != ADP_OK)
+	if (found != ADP_OK && found != ADP_EINFEASIBLE)
 		return found;
-	rc = knobs->any_plan ? ADP_OK
-	                     : search_views(&plan, &counts, model, cluster, engine, tables, train, opts,
-	                                    knobs, err);
+	if (!knobs->any_plan)
+		rc = search_views(&plan, &counts, model, cluster, engine, tables, train, opts, knobs, err);
 	if (rc != ADP_OK) {
 		adp_plan_destroy(plan);
 		return rc;
 	}
+	if (!plan)
+		return found;
 	plan_count(plan, cluster, &counts);
 	*out = plan;
 	return ADP_OK;
@@ -445,7 +445,7 @@ int adp_search(struct adp_plan **out, const struct adp_model *model,
                const struct adp_tables *tables, const struct adp_train *train,
                const struct adp_search_opts *opts, struct adp_error *err)
 {
-	struct search_knobs knobs = {.memory_scale = 1.0};
+	struct search_knobs knobs = {.memory_scale = 1.0, .node_parts = true};
 	int rc = search_with(out, model, cluster, engine, tables, train, opts, &knobs, err);
 
 	if (rc == ADP_OK && train->deadline_s > 0.0 && train->tokens > 0.0)

@@ -105,7 +105,9 @@ static void class_of_node(struct slot_class *cls, const struct building *b,
 	if (node->gpu_link.kind == ADP_LINK_PCIE && node->gpus_per_root > 1)
 		cls->gpu_link.bytes_per_s /= node->gpus_per_root;
 	cls->nic = node->nic;
-	cls->nic.bytes_per_s = usable(&node->nic) / node->n_gpus;
+	/* shared by the node's GPUs, of which none takes more than its PCIe link carries */
+	cls->nic.bytes_per_s = fmin(usable(&node->nic) / node->n_gpus,
+	                            cluster->types[node->type].pcie_bytes_per_s);
 	cls->nic.load_frac = 0.0;
 	cls->far = cls->nic;
 	if (b->many_racks)

@@ -44,7 +44,8 @@ static void find_pools(struct oracle *o)
 				pool->near.bytes_per_s /= node->gpus_per_root;
 			pool->far = node->nic;
 			pool->far.bytes_per_s *= 1.0 - node->nic.load_frac;
-			pool->far.bytes_per_s /= node->n_gpus;
+			pool->far.bytes_per_s = fmin(pool->far.bytes_per_s / node->n_gpus,
+			                             pool->gpu->pcie_bytes_per_s);
 			pool->near.load_frac = pool->far.load_frac = 0.0;
 		}
 		if (pool->n_nodes)

@@ -2,11 +2,29 @@
 #include "search_random.h"
 
 #include "../support/search_oracle.h"
+#include "search/internal.h"
 
 /*
  * The search against an exhaustive one that was written from the documentation. Same best step on
  * every small problem: nothing legal is overlooked, nothing illegal is found.
  */
+
+/* The step of what adp_search answers, which looks at parts of nodes too; INFINITY: no plan. */
+static double answer_s(const struct random_instance *x, const struct adp_model *model,
+                       const struct adp_cluster *cluster, const struct adp_search_opts *opts)
+{
+	struct adp_error err = {0};
+	struct adp_plan *plan = NULL;
+	double step_s = (double)INFINITY;
+
+	if (adp_search(&plan, model, cluster, engine_of(x), tables, &x->train, opts, &err) == ADP_OK) {
+		if (adp_plan_validate(plan, &err))
+			fail_msg("%s", err.text);
+		step_s = plan->step.step_s;
+	}
+	adp_plan_destroy(plan);
+	return step_s;
+}
 
 /* The oracle's terms of use: one kind of node for each type, GPUs of a node alike, one flat
  * network. */
@@ -27,11 +45,53 @@ static void make_alike(struct random_instance *x)
 static const struct random_limits torch_limits = {2, 4, 4, 12, 7, 24},
 								  megatron_limits = {2, 4, 4, 8, 6, 12};
 
+/*
+ * The answer is the best over all parts of the fleet. The oracle takes those in which the nodes of
+ * a type have as many GPUs each; others can only make the answer better.
+ */
+static void check_parts(const struct random_instance *x, const struct adp_model *model,
+                        const struct adp_search_opts *opts, double whole_s)
+{
+	struct adp_cluster *cluster = take_cluster(random_instance_cluster(x));
+	double step_s = answer_s(x, model, cluster, opts), best_s = whole_s;
+	uint32_t n[RANDOM_MAX_TYPES] = {1, 1, 1}, full[RANDOM_MAX_TYPES] = {1, 1, 1};
+
+	adp_cluster_destroy(cluster);
+	for (uint32_t i = 0; i < x->n_nodes; i++)
+		full[x->nodes[i].type] = x->nodes[i].n_gpus;
+	for (bool more = true; more;) {
+		struct random_instance part = *x;
+		struct adp_error err = {0};
+		struct oracle_best best;
+
+		for (uint32_t i = 0; i < x->n_nodes; i++) {
+			part.nodes[i].n_gpus = n[x->nodes[i].type];
+			if (part.nodes[i].gpus_per_root > part.nodes[i].n_gpus)
+				part.nodes[i].gpus_per_root = part.nodes[i].n_gpus;
+		}
+		cluster = take_cluster(random_instance_cluster(&part));
+		if (search_oracle(&best, model, cluster, engine_of(x), tables, &x->train, &err))
+			fail_msg("%s", err.text);
+		adp_cluster_destroy(cluster);
+		best_s = fmin(best_s, best.step_s);
+		more = false;
+		for (uint32_t t = 0; t < RANDOM_MAX_TYPES && !more; t++) {
+			more = n[t] < full[t];
+			n[t] = more ? n[t] + 1 : 1;
+		}
+	}
+	if (step_s > best_s * (1.0 + 1e-9) ||
+	    (x->n_nodes == x->n_types && best_s > step_s * (1.0 + 1e-9))) {
+		print_problem(x);
+		fail_msg("search %.12g s, oracle over the parts %.12g s", step_s, best_s);
+	}
+}
+
 static void check(uint64_t seed, const char *engine, const struct random_limits *limits,
                   uint64_t *plans)
 {
-
 	struct random_instance x;
+	struct search_knobs whole_nodes = {.memory_scale = 1.0};
 	struct adp_search_opts opts;
 	struct adp_error err = {0};
 	struct adp_model *model;
@@ -47,7 +107,8 @@ static void check(uint64_t seed, const char *engine, const struct random_limits 
 	model = take_model(random_instance_config(&x));
 	cluster = take_cluster(random_instance_cluster(&x));
 	adp_search_opts_init(&opts);
-	rc = adp_search(&plan, model, cluster, engine_of(&x), tables, &x.train, &opts, &err);
+	rc = search_with(&plan, model, cluster, engine_of(&x), tables, &x.train, &opts, &whole_nodes,
+	                 &err);
 	if (rc == ADP_OK) {
 		step_s = plan->step.step_s;
 		++*plans;
@@ -73,7 +134,7 @@ static void check(uint64_t seed, const char *engine, const struct random_limits 
 		              best.n_layers[3]);
 		fail_msg("search %.12g s, oracle %.12g s", step_s, best.step_s);
 	}
-
+	check_parts(&x, model, &opts, best.step_s);
 	adp_plan_destroy(plan);
 	adp_cluster_destroy(cluster);
 	adp_model_destroy(model);

@@ -15,9 +15,17 @@ static const double tolerance = 1e-9;
 
 static uint64_t part, n_parts = 1;
 
-enum change { MORE_GPUS, MORE_MEMORY, MORE_BANDWIDTH, BETTER_HEALTH, PINNED, N_CHANGES };
-static const char *const change_names[N_CHANGES] = {"a node more", "more memory", "more bandwidth",
-                                                    "a healthier node", "a pin"};
+enum change {
+	MORE_NODES,
+	MORE_GPUS,
+	MORE_MEMORY,
+	MORE_BANDWIDTH,
+	BETTER_HEALTH,
+	PINNED,
+	N_CHANGES
+};
+static const char *const change_names[N_CHANGES] = {
+	"a node more", "a GPU more", "more memory", "more bandwidth", "a healthier node", "a pin"};
 
 static struct {
 	uint64_t problems, plans, tried[N_CHANGES], moved[N_CHANGES], refused, wrong;
@@ -102,7 +110,6 @@ static uint32_t scaled(uint32_t value, double factor)
 	return (uint32_t)fmin(value * factor, 4e9);
 }
 
-/* Whole nodes: a node that grows would share its network among more GPUs. */
 static void add_node(struct random_instance *y, const struct random_instance *x,
                      struct random_rng *rng)
 {
@@ -116,6 +123,21 @@ static void add_node(struct random_instance *y, const struct random_instance *x,
 		y->nodes[y->n_nodes].type = random_below(rng, x->n_types);
 	}
 	y->n_nodes++;
+}
+
+/* Another GPU in a node, whose links the others now share with it. */
+static bool add_gpu(struct random_instance *y, const struct random_instance *x,
+                    struct random_rng *rng)
+{
+	static const double speed[] = {1.0, 1.0, 0.92, 0.6};
+	struct random_node *node;
+
+	*y = *x;
+	node = &y->nodes[random_below(rng, x->n_nodes)];
+	if (node->n_gpus == RANDOM_MAX_GPUS)
+		return false;
+	node->speed[node->n_gpus++] = speed[random_below(rng, 4)];
+	return true;
 }
 
 /* All links of one kind that the fleet has. */
@@ -243,7 +265,10 @@ static void run_problem(uint64_t seed)
 	tally.problems++;
 
 	add_node(&y, &x, &rng);
-	compare(MORE_GPUS, &x, &y, model, &opts, step_s, "a node more");
+	compare(MORE_NODES, &x, &y, model, &opts, step_s, "a node more");
+
+	if (add_gpu(&y, &x, &rng))
+		compare(MORE_GPUS, &x, &y, model, &opts, step_s, "a GPU more");
 
 	y = x;
 	type = random_below(&rng, x.n_types);

@@ -29,6 +29,8 @@ int evaluator_create(struct evaluator **out, const struct space *space, struct a
 	ev->stages = adp_calloc(ADP_SEARCH_MAX_CHUNKS, sizeof *ev->stages);
 	ev->run_first = adp_calloc(ev->n_layers + 2, sizeof *ev->run_first);
 	ev->run_n = adp_calloc(ev->n_layers + 2, sizeof *ev->run_n);
+	ev->exchange = adp_calloc((size_t)ADP_SEARCH_MAX_PIPE * (ev->n_layers + 1u),
+	                          sizeof *ev->exchange);
 	ev->most_head = adp_calloc((size_t)(ADP_SEARCH_MAX_PIPE + 1) * (ev->n_layers + 1u),
 	                           sizeof *ev->most_head);
 	ev->pipe_end = adp_calloc(ADP_SEARCH_MAX_PIPE, sizeof *ev->pipe_end);
@@ -40,10 +42,11 @@ int evaluator_create(struct evaluator **out, const struct space *space, struct a
 	ev->detail_cells = adp_calloc(2 * cells, sizeof *ev->detail_cells);
 	ev->detail_class = adp_calloc(2 * cells, sizeof *ev->detail_class);
 	*out = ev;
-	if (!ev->most_head || !ev->run_first || !ev->run_n || !ev->cls || !ev->domain_n || !ev->fwd ||
-	    !ev->bwd || !ev->end_fwd || !ev->end_bwd || !ev->send_fwd || !ev->send_bwd || !ev->stages ||
-	    !ev->pipe_end || !ev->cache_key || !ev->cache_value || !ev->detail_memory ||
-	    !ev->detail_usable || !ev->detail_end || !ev->detail_cells || !ev->detail_class) {
+	if (!ev->exchange || !ev->most_head || !ev->run_first || !ev->run_n || !ev->cls ||
+	    !ev->domain_n || !ev->fwd || !ev->bwd || !ev->end_fwd || !ev->end_bwd || !ev->send_fwd ||
+	    !ev->send_bwd || !ev->stages || !ev->pipe_end || !ev->cache_key || !ev->cache_value ||
+	    !ev->detail_memory || !ev->detail_usable || !ev->detail_end || !ev->detail_cells ||
+	    !ev->detail_class) {
 		evaluator_destroy(ev);
 		*out = NULL;
 		return adp_nomem(err);
@@ -55,6 +58,7 @@ void evaluator_destroy(struct evaluator *ev)
 {
 	if (!ev)
 		return;
+	adp_free(ev->exchange);
 	adp_free(ev->most_head);
 	adp_free(ev->run_first);
 	adp_free(ev->run_n);
@@ -420,6 +424,7 @@ int evaluator_open(struct evaluator *ev, const struct unit *unit, const struct c
 	*legal = false;
 	evaluator_size(ev, unit, comp->dp, comp->pp);
 	ev->comp = comp;
+	ev->exchange_of++;
 	ev->equal = equal_batches(space, unit);
 	columns(ev);
 	/* replicas that are all alike end with those that run the most, whoever runs one less */
@@ -601,17 +606,25 @@ void stage_rest(struct evaluator *ev, struct stage_rest *out, const struct split
 	add_exchange(ev, out, s);
 }
 
-double least_exposed(struct evaluator *ev, uint32_t s, uint32_t n)
+double stage_exposed(struct evaluator *ev, uint32_t s, uint32_t n, double last_bwd_s)
 {
-	struct stage_rest rest = {.dense_elems = n * ev->sc->block_elems[0],
-	                          .expert_elems = n * ev->sc->block_expert_elems[0]};
+	struct exchange *known = &ev->exchange[(size_t)s * (ev->n_layers + 1) + n];
 
 	if (ev->n_blocks > 1)
 		return 0.0;
-	add_exchange(ev, &rest, s);
-	return (rest.reduce_s + rest.gather_s) * (1.0 - ev->space->engine->dp_overlap_frac) +
-	       rest.optimizer_s;
+	if (known->of != ev->exchange_of) {
+		struct stage_rest rest = {.dense_elems = n * ev->sc->block_elems[0],
+		                          .expert_elems = n * ev->sc->block_expert_elems[0]};
+
+		add_exchange(ev, &rest, s);
+		*known = (struct exchange){ev->exchange_of, rest.reduce_s + rest.gather_s,
+		                           rest.optimizer_s};
+	}
+	return known->hideable_s -
+	       fmin(known->hideable_s * ev->space->engine->dp_overlap_frac, last_bwd_s) +
+	       known->optimizer_s;
 }
+
 /* End of the step for replicas of one kind with n micro-batches. */
 static double kind_end(struct evaluator *ev, const struct split *split, const double *rest,
                        const double *hideable, uint32_t kind, uint32_t n)

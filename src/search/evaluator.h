@@ -67,13 +67,21 @@ struct evaluator {
 	/* scratch */
 	double *most_head; /* [stage * (n_layers + 1) + layers before] */
 	uint32_t *run_first, *run_n;
+	/* [stage * (n_layers + 1) + layers]: exchange and optimizer, where of == exchange_of */
+	struct exchange {
+		uint64_t of;
+		double hideable_s, optimizer_s;
+	} * exchange;
+	uint64_t exchange_of;
 	struct adp_pipe_stage *stages;
 	double *pipe_scratch, *pipe_end;
 	uint64_t pipe_scratch_n;
 	struct share shares[2 * ADP_SEARCH_MAX_KINDS];
 	uint32_t n_shares;
 	struct memory_key *cache_key;
-	double *cache_value;
+	struct stage_peak {
+		double bytes, steady_bytes; /* the larger of start and steady state; the latter */
+	} * cache_value;
 	struct adp_memory *detail_memory;
 	double *detail_usable, *detail_end;
 	struct adp_plan_cell *detail_cells;
@@ -143,8 +151,8 @@ struct stage_rest {
 void stage_rest(struct evaluator *ev, struct stage_rest *out, const struct split *split,
                 uint32_t s);
 
-/* What n layers on stage s add to the step after its last backward, at least; 0 where kinds of
- * blocks differ. */
-double least_exposed(struct evaluator *ev, uint32_t s, uint32_t n);
+/* What n layers on stage s add to the step after its last backward, of which last_bwd_s at most can
+ * hide the exchange; 0 where kinds of blocks differ. */
+double stage_exposed(struct evaluator *ev, uint32_t s, uint32_t n, double last_bwd_s);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <assert.h>
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "search/critical.h"
@@ -183,6 +184,8 @@ static void weigh(struct candidate *best, struct counts *counts, struct evaluato
 
 /* ---- all splits within a budget ------------------------------------------------------- */
 
+enum { PATH_KINDS = 2 }; /* kinds of replica whose paths are followed */
+
 struct descent {
 	struct candidate *best;
 	struct counts *counts;
@@ -198,7 +201,25 @@ struct descent {
 		layer_s[ADP_SEARCH_MAX_PIPE];               /* per micro-batch, at least */
 	double pass_after[ADP_SEARCH_MAX_PIPE + 1];     /* ends of the stages from s on */
 	double cheapest_after[ADP_SEARCH_MAX_PIPE + 1]; /* layer time of the stages from s on */
+	double ops;                                     /* of the recurrence, for moves of a layer */
 	int64_t leaves, nodes;
+	uint32_t n_paths;                  /* kinds that are followed, the first ones */
+	struct critical paths[PATH_KINDS]; /* this and what follows is filled for the descent alone */
+	struct critical_rank ranks[PATH_KINDS][ADP_SEARCH_MAX_PIPE];
+};
+
+/* What the stages before add to each pass; the longest of their own parts, with the rest that
+ * follows; what a later one cuts off; and the longest rest. */
+struct path_heads {
+	double pass_s[N_PATHS], own_s[N_PATHS], cut_s[N_PATHS], rest_s[N_PATHS];
+	double longest_s; /* own part of PATH_BOTH */
+};
+
+/* What the stages before have settled, for each kind: the time of one micro-batch in them, and its
+ * forward part. */
+struct heads {
+	double all_s[ADP_SEARCH_MAX_KINDS], fwd_s[ADP_SEARCH_MAX_KINDS];
+	struct path_heads path[PATH_KINDS];
 };
 
 /* Room and shortest times of each stage, whatever layers it would get: the cheapest kind of block
@@ -242,6 +263,21 @@ static void caps(struct descent *d)
 	}
 }
 
+/* Backward of n layers on stage s in any kind of replica, ends included. */
+static double longest_backward(const struct evaluator *ev, uint32_t s, uint32_t n,
+                               uint8_t recompute)
+{
+	double longest = 0.0;
+
+	for (uint32_t k = 0; k < ev->n_kinds; k++) {
+		size_t at = (size_t)k * ev->pp + s;
+
+		longest = fmax(longest, ev->end_bwd[at] +
+		                            n * ev->bwd[(at * ADP_N_RECOMPUTE + recompute) * ev->n_blocks]);
+	}
+	return longest;
+}
+
 /* Forward time of n layers on a stage, at least. */
 static double least_forward(const struct evaluator *ev, uint32_t kind, uint32_t s, uint32_t n)
 {
@@ -266,7 +302,8 @@ static bool head_table(struct descent *d, uint32_t kind, uint32_t n_micro, doubl
 	              1]; /* layers from a on, all on the best of the stages after s */
 
 	limit -= ev->min_rest_s +
-	         least_exposed(ev, 0, d->cap_after[1] < n_layers ? n_layers - d->cap_after[1] : 0);
+	         stage_exposed(ev, 0, d->cap_after[1] < n_layers ? n_layers - d->cap_after[1] : 0,
+	                       INFINITY);
 	for (uint32_t a = 0; a <= n_layers; a++) {
 		ev->most_head[ev->pp * width + a] = a == n_layers ? INFINITY : -INFINITY;
 		rest_s[a] = a == n_layers ? 0.0 : INFINITY;
@@ -317,13 +354,17 @@ static bool head_table(struct descent *d, uint32_t kind, uint32_t n_micro, doubl
 	return ev->most_head[0] >= 0.0;
 }
 
+static double rest_of(void *evaluator, uint32_t s, uint32_t n, double last_bwd_s)
+{
+	return stage_exposed(evaluator, s, n, last_bwd_s);
+}
+
 /* The critical paths of one kind of replica; ranks: pp of them. */
 static void critical_of(struct critical *c, struct critical_rank *ranks, const struct descent *d,
                         uint32_t kind)
 {
-	const struct evaluator *ev = d->ev;
-	uint32_t last = ev->pp - 1, r = ev->recompute_order[0];
-	double sends_s = 0.0;
+	struct evaluator *ev = d->ev;
+	uint32_t r = ev->recompute_order[0];
 
 	for (uint32_t s = 0; s < ev->pp; s++) {
 		size_t at = (size_t)kind * ev->pp + s;
@@ -335,7 +376,9 @@ static void critical_of(struct critical *c, struct critical_rank *ranks, const s
 		                                  .first_fwd_s = s == 0 ? ev->end_fwd[at] : 0.0,
 		                                  .last_fwd_s = s > 0 ? ev->end_fwd[at] : 0.0,
 		                                  .end_bwd_s = ev->end_bwd[at],
-		                                  .least = stage_least(ev, s),
+		                                  .send_fwd_s = ev->send_fwd[at],
+		                                  .send_bwd_s = ev->send_bwd[at],
+		                                  .least = ev->vpp > 1 ? 1 : stage_least(ev, s),
 		                                  .n_ways = ev->n_recompute};
 		for (uint32_t i = 1; i < ev->n_blocks; i++) {
 			ranks[s].fwd_s = fmin(ranks[s].fwd_s, fwd[i]);
@@ -350,25 +393,104 @@ static void critical_of(struct critical *c, struct critical_rank *ranks, const s
 			for (uint32_t i = 1; i < ev->n_blocks; i++)
 				ranks[s].way_bwd_s[w] = fmin(ranks[s].way_bwd_s[w], way_bwd[i]);
 		}
-		sends_s += ev->send_fwd[at] * (s < last ? ev->vpp : ev->vpp - 1);
-		sends_s += s > 0 ? ev->send_bwd[at] : 0.0;
 	}
-	critical_init(c, ranks, ev->pp, ev->vpp, ev->n_equal, ev->n_layers, sends_s);
-}
-
-/* What every split pays after the pipeline's end, when the ranks but the first hold all they can.
- */
-static double after_pipeline(const struct descent *d)
-{
-	struct evaluator *ev = d->ev;
-	uint32_t first = d->cap_after[1] < ev->n_layers ? ev->n_layers - d->cap_after[1] : 0;
-
-	return ev->min_rest_s + least_exposed(ev, 0, first);
+	critical_init(c, ranks, ev->pp, ev->vpp, ev->n_equal, ev->n_layers, rest_of, ev);
 }
 
 static bool has_critical(const struct evaluator *ev)
 {
 	return ev->equal && (ev->vpp == 1 || ev->n_equal % ev->pp == 0);
+}
+
+static void path_heads_init(struct path_heads *at)
+{
+	memset(at, 0, sizeof *at);
+	for (uint32_t p = 0; p < N_PATHS; p++)
+		at->own_s[p] = at->rest_s[p] = -INFINITY;
+	at->longest_s = -INFINITY;
+}
+
+static void path_heads_add(struct path_heads *at, const struct critical *c, uint32_t s, uint32_t n,
+                           double bwd_s)
+{
+	double rest_s = critical_rest(c, s, n, bwd_s);
+
+	for (uint32_t i = 0; i < c->n_paths; i++) {
+		enum critical_path p = (enum critical_path)i;
+		double own_s = critical_own(c, p, s, n, bwd_s);
+
+		if (p == PATH_BOTH) /* any rank's rest follows any rank's own part */
+			own_s = at->longest_s = fmax(at->longest_s, own_s);
+		at->rest_s[p] = fmax(at->rest_s[p], rest_s - at->cut_s[p]);
+		at->cut_s[p] += critical_cut(c, p, s, n, bwd_s);
+		at->own_s[p] = fmax(at->own_s[p], own_s + at->rest_s[p]);
+		at->pass_s[p] += critical_pass(c, p, s, n, bwd_s);
+	}
+}
+
+/* What stage 0 adds after its last backward, which is the pipeline's last. */
+static double first_rest(const struct descent *d, const struct split *split, uint32_t kind)
+{
+	struct evaluator *ev = d->ev;
+	size_t at = (size_t)kind * ev->pp;
+	uint32_t n = split->n_layers[0];
+	double bwd_s = ev->bwd[(at * ADP_N_RECOMPUTE + split->recompute[0]) * ev->n_blocks];
+
+	return stage_exposed(ev, 0, n, ev->end_bwd[at] + n * bwd_s);
+}
+
+/* The longest path through a split, in any kind of replica that is followed; a step takes longer.
+ */
+static double paths_length(const struct descent *d, const struct split *split)
+{
+	struct evaluator *ev = d->ev;
+	double longest = 0.0;
+
+	for (uint32_t k = 0; k < d->n_paths; k++) {
+		const struct critical *c = &d->paths[k];
+		struct path_heads at;
+
+		path_heads_init(&at);
+		for (uint32_t s = 0; s < ev->pp; s++)
+			path_heads_add(
+				&at, c, s, split->n_layers[s],
+				ev->bwd[((size_t)(k * ev->pp + s) * ADP_N_RECOMPUTE + split->recompute[s]) *
+			            ev->n_blocks]);
+		for (uint32_t p = 0; p < c->n_paths; p++)
+			longest = fmax(longest, c->pass_s[p] + at.pass_s[p] + at.own_s[p]);
+		split_stages(ev, split, k);
+		longest = fmax(longest, adp_pipeline_bound(ev->stages, ev->pp, ev->vpp, ev->n_equal) +
+		                            first_rest(d, split, k));
+	}
+	return longest + ev->min_rest_s;
+}
+
+/*
+ * For the descent; false: no split keeps the limit. Kinds of block differ in length: there the
+ * paths only tell what is possible.
+ */
+static bool paths_init(struct descent *d, struct heads *heads)
+{
+	struct evaluator *ev = d->ev;
+	double limit = cut_s(ev->space, d->best) - ev->min_rest_s;
+	uint32_t most[ADP_SEARCH_MAX_PIPE];
+
+	d->n_paths = !has_critical(ev) || ev->n_blocks > 1 ? 0 : ev->n_kinds;
+	if (d->n_paths > PATH_KINDS)
+		d->n_paths = PATH_KINDS;
+	for (uint32_t k = 0; k < d->n_paths; k++) {
+		critical_of(&d->paths[k], d->ranks[k], d, k);
+		path_heads_init(&heads->path[k]);
+		if (!critical_possible(&d->paths[k], limit, most))
+			return false;
+		for (uint32_t s = 0; s < ev->pp; s++)
+			d->cap[s] = most[s] < d->cap[s] ? most[s] : d->cap[s];
+	}
+	for (uint32_t k = 0; k < d->n_paths; k++)
+		critical_caps(&d->paths[k], d->cap);
+	for (uint32_t s = ev->pp; s-- > 0;)
+		d->cap_after[s] = d->cap_after[s + 1] + d->cap[s];
+	return true;
 }
 
 /* False: the critical paths of some kind of replica leave no split within the limit. */
@@ -379,7 +501,7 @@ static bool paths_possible(const struct descent *d, double limit)
 
 	for (uint32_t k = 0; k < d->ev->n_kinds && has_critical(d->ev); k++) {
 		critical_of(&c, ranks, d, k);
-		if (!critical_possible(&c, limit - after_pipeline(d)))
+		if (!critical_possible(&c, limit - d->ev->min_rest_s, NULL))
 			return false;
 	}
 	return true;
@@ -390,7 +512,7 @@ static double paths_bound(const struct descent *d, double lo_s, double hi_s)
 {
 	struct critical_rank ranks[ADP_SEARCH_MAX_PIPE];
 	struct critical c;
-	double after_s = after_pipeline(d);
+	double after_s = d->ev->min_rest_s;
 
 	for (uint32_t k = 0; k < d->ev->n_kinds && has_critical(d->ev) && isfinite(hi_s); k++) {
 		critical_of(&c, ranks, d, k);
@@ -508,7 +630,8 @@ static void weigh_if_close(struct descent *d)
 
 	if (ev->equal && ev->n_kinds == 1) {
 		split_stages(ev, &d->split, 0);
-		if (adp_pipeline_bound(ev->stages, ev->pp, ev->vpp, ev->n_equal) + ev->min_rest_s >=
+		if (adp_pipeline_bound(ev->stages, ev->pp, ev->vpp, ev->n_equal) +
+		        first_rest(d, &d->split, 0) + ev->min_rest_s >=
 		    cut_s(ev->space, d->best)) {
 			d->counts->bounded++;
 			return;
@@ -518,11 +641,30 @@ static void weigh_if_close(struct descent *d)
 	weigh(d->best, d->counts, ev, &d->split, &step_s);
 }
 
-/* What the stages before have settled, for each kind: the time of one micro-batch in them, and its
- * forward part. */
-struct heads {
-	double all_s[ADP_SEARCH_MAX_KINDS], fwd_s[ADP_SEARCH_MAX_KINDS];
-};
+/* The same with n layers on stage s, and left on those after it; false: a path is too long. */
+static bool paths_go_on(struct heads *heads, const struct descent *d, uint32_t s, uint32_t n,
+                        uint32_t left, uint8_t recompute, double limit)
+{
+	const struct evaluator *ev = d->ev;
+
+	for (uint32_t k = 0; k < d->n_paths; k++) {
+		const struct critical *c = &d->paths[k];
+		double bwd_s =
+			ev->bwd[((size_t)(k * ev->pp + s) * ADP_N_RECOMPUTE + recompute) * ev->n_blocks];
+		struct path_heads *at = &heads->path[k];
+
+		path_heads_add(at, c, s, n, bwd_s);
+		for (uint32_t i = 0; i < c->n_paths; i++) {
+			enum critical_path p = (enum critical_path)i;
+
+			if (c->pass_s[p] + at->pass_s[p] + at->own_s[p] +
+			        critical_pass_after(c, p, s + 1, left) >
+			    limit)
+				return false;
+		}
+	}
+	return true;
+}
 
 /* False when the budget ran out. first_rest_s: what follows the last backward of stage 0. */
 static bool descend(struct descent *d, uint32_t s, uint32_t a, const struct heads *heads,
@@ -573,11 +715,13 @@ static bool descend(struct descent *d, uint32_t s, uint32_t a, const struct head
 				next.fwd_s[k] += least_forward(ev, k, s, n);
 			}
 		}
-		rest_s = least_exposed(ev, s, n);
+		rest_s = stage_exposed(ev, s, n, longest_backward(ev, s, n, r));
 		if (s == 0)
 			first_rest_s = rest_s;
 		if (work_end(ev, t, wait) + first_rest_s > limit ||
 		    work_end(ev, t, wait_fwd) + rest_s > limit)
+			continue;
+		if (!paths_go_on(&next, d, s, n, left - n, r, limit))
 			continue;
 		d->split.n_layers[s] = n;
 		d->split.recompute[s] = r;
@@ -615,36 +759,78 @@ static bool descend_interleaved(struct descent *d, uint32_t s, uint32_t left)
 
 /* ---- one layer at a time -------------------------------------------------------------- */
 
-static void exchange(struct candidate *best, struct counts *counts, struct evaluator *ev,
-                     struct split *split, double step_s, double *ops, double ops_each)
+static double cost_ops(const struct evaluator *ev)
 {
+	return 2.0 * ev->pp * ev->vpp * ev->n_kinds * (ev->equal ? 1.0 : 3.0) *
+	       (ev->pp > 1 ? (double)ev->n_batches / ev->comp->dp : 1.0);
+}
+
+/* The split with a layer moved; false: it does not fit. */
+static bool move_layer(struct evaluator *ev, struct split *next, const struct split *split,
+                       uint32_t from, uint32_t to)
+{
+	uint32_t least = ev->vpp > 1 ? 1 : stage_least(ev, from);
+
+	if (to == from || split->n_layers[from] <= least)
+		return false;
+	*next = *split;
+	next->n_layers[from]--;
+	next->n_layers[to]++;
+	return split_fit(ev, next);
+}
+
+/* Moves while the longest path gets shorter, which is far cheaper than to weigh each. */
+static void shorten(struct descent *d, struct split *split)
+{
+	struct evaluator *ev = d->ev;
+	double longest = paths_length(d, split);
+	uint32_t tries = 4000;
+
+	for (bool moved = true; moved;) {
+		moved = false;
+		for (uint32_t from = 0; from < ev->pp; from++)
+			for (uint32_t to = 0; to < ev->pp && tries; to++) {
+				struct split next;
+				double length;
+
+				if (!move_layer(ev, &next, split, from, to))
+					continue;
+				tries--;
+				d->counts->work += WORK_OF_DESCENT;
+				length = paths_length(d, &next);
+				if (length < longest * (1.0 - 1e-9)) {
+					*split = next;
+					longest = length;
+					moved = true;
+				}
+			}
+	}
+}
+
+static void exchange(struct descent *d, struct split *split, double step_s)
+{
+	struct evaluator *ev = d->ev;
+	double ops_each = cost_ops(ev), ops = d->ops;
 	bool moved = true;
 
-	while (moved && *ops > 0.0) {
+	while (moved && ops > 0.0) {
 		moved = false;
-		for (uint32_t from = 0; from < ev->pp && !moved; from++) {
-			if (split->n_layers[from] <= stage_least(ev, from) ||
-			    (ev->vpp > 1 && split->n_layers[from] <= 1))
-				continue;
-			for (uint32_t to = 0; to < ev->pp && !moved && *ops > 0.0; to++) {
-				struct split next = *split;
+		for (uint32_t from = 0; from < ev->pp && !moved; from++)
+			for (uint32_t to = 0; to < ev->pp && !moved && ops > 0.0; to++) {
+				struct split next;
 				double next_s;
 
-				if (to == from)
+				if (!move_layer(ev, &next, split, from, to) ||
+				    paths_length(d, &next) >= step_s * (1.0 - 1e-9))
 					continue;
-				next.n_layers[from]--;
-				next.n_layers[to]++;
-				if (!split_fit(ev, &next))
-					continue;
-				weigh(best, counts, ev, &next, &next_s);
-				*ops -= ops_each;
+				weigh(d->best, d->counts, ev, &next, &next_s);
+				ops -= ops_each;
 				if (next_s < step_s * (1.0 - 1e-9)) {
 					*split = next;
 					step_s = next_s;
 					moved = true;
 				}
 			}
-		}
 	}
 }
 
@@ -709,12 +895,6 @@ static bool given_split(struct candidate *best, struct counts *counts, struct ev
 	return true;
 }
 
-static double cost_ops(const struct evaluator *ev)
-{
-	return 2.0 * ev->pp * ev->vpp * ev->n_kinds * (ev->equal ? 1.0 : 3.0) *
-	       (ev->pp > 1 ? (double)ev->n_batches / ev->comp->dp : 1.0);
-}
-
 /* With several kinds of blocks, interleaved ranks hold runs of layers that no prefix describes. */
 static bool scattered(const struct evaluator *ev)
 {
@@ -724,13 +904,14 @@ static bool scattered(const struct evaluator *ev)
 static void descent_init(struct descent *d, struct candidate *best, struct counts *counts,
                          struct evaluator *ev, double effort)
 {
-	memset(d, 0, sizeof *d);
+	memset(d, 0, offsetof(struct descent, paths));
 	d->best = best;
 	d->counts = counts;
 	d->ev = ev;
 	d->plain = ev->vpp == 1 && ev->n_batches / ev->comp->dp >= ev->pp &&
 	           (ev->equal || !ev->space->engine->fewer_batches_than_stages);
 	d->simple = d->plain && ev->n_kinds == 1;
+	d->ops = effort * split_budget_ops;
 	d->leaves = (int64_t)fmax(64.0, effort * split_budget_ops / cost_ops(ev));
 	d->nodes = (int64_t)(effort * split_budget_nodes);
 }
@@ -829,8 +1010,8 @@ int composition_finish(struct candidate *best, struct counts *counts, struct eva
 {
 	struct descent d;
 	struct split split;
-	struct heads none = {{0.0}, {0.0}};
-	double step_s, ops = effort * split_budget_ops, lo;
+	struct heads none = {.all_s = {0.0}};
+	double step_s, lo;
 	bool legal, complete;
 	int rc = evaluator_open(ev, unit, comp, &legal, err);
 
@@ -841,7 +1022,7 @@ int composition_finish(struct candidate *best, struct counts *counts, struct eva
 	if (scattered(ev)) {
 		if (proportional(ev, &split)) {
 			weigh(best, counts, ev, &split, &step_s);
-			exchange(best, counts, ev, &split, step_s, &ops, cost_ops(ev));
+			exchange(&d, &split, step_s);
 		}
 		complete = descend_interleaved(&d, 0, ev->n_layers);
 	} else {
@@ -851,8 +1032,17 @@ int composition_finish(struct candidate *best, struct counts *counts, struct eva
 			return ADP_OK;
 		}
 		weigh(best, counts, ev, &split, &step_s);
-		exchange(best, counts, ev, &split, step_s, &ops, cost_ops(ev));
 		caps(&d);
+		if (!paths_init(&d, &none)) {
+			counts->bounded++;
+			return ADP_OK;
+		}
+		exchange(&d, &split, step_s);
+		if (d.n_paths && ev->vpp > 1) {
+			shorten(&d, &split);
+			weigh(best, counts, ev, &split, &step_s);
+			exchange(&d, &split, step_s);
+		}
 		complete = !limit_possible(&d, cut_s(ev->space, best)) || descend(&d, 0, 0, &none, 0.0);
 		if (!complete)
 			bound_s = least_limit(&d, bound_s, cut_s(ev->space, best));

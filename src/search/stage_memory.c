@@ -36,8 +36,8 @@ static double interleaved_flight(const struct evaluator *ev, uint32_t s, const u
 	return adp_pipeline_alive_peak(size, s, ev->pp, ev->vpp, n_micro) / n;
 }
 
-double stage_bytes(struct evaluator *ev, uint32_t s, const uint16_t *count, uint8_t recompute,
-                   struct adp_memory *out)
+static struct stage_peak stage_peak(struct evaluator *ev, uint32_t s, const uint16_t *count,
+                                    uint8_t recompute, struct adp_memory *out)
 {
 	const struct adp_model *model = ev->space->model;
 	struct memory_key key;
@@ -112,8 +112,15 @@ double stage_bytes(struct evaluator *ev, uint32_t s, const uint16_t *count, uint
 	if (out)
 		*out = memory;
 	ev->cache_key[at] = key;
-	ev->cache_value[at] = (double)memory.peak_bytes;
-	return (double)memory.peak_bytes;
+	ev->cache_value[at] = (struct stage_peak){(double)memory.peak_bytes,
+	                                          (double)memory.steady_peak_bytes};
+	return ev->cache_value[at];
+}
+
+double stage_bytes(struct evaluator *ev, uint32_t s, const uint16_t *count, uint8_t recompute,
+                   struct adp_memory *out)
+{
+	return stage_peak(ev, s, count, recompute, out).bytes;
 }
 
 static void range_counts(const struct evaluator *ev, uint32_t a, uint32_t b, uint16_t *count)
@@ -200,7 +207,8 @@ void stage_rooms(uint16_t *room, struct evaluator *ev, const struct adp_gpu_type
 	}
 }
 
-/* Stage s with one layer, the leanest that there is. */
+/* Stage s with one layer, the leanest that there is, once it runs: what it takes to start doesn't
+ * add up with the activations of more layers. */
 static double least_first_layer(struct evaluator *ev, uint32_t s)
 {
 	double least = INFINITY;
@@ -210,7 +218,8 @@ static double least_first_layer(struct evaluator *ev, uint32_t s)
 			uint16_t count[ADP_SEARCH_MAX_BLOCKS] = {0};
 
 			count[k] = 1;
-			least = fmin(least, stage_bytes(ev, s, count, ev->recompute_order[i], NULL));
+			least = fmin(least,
+			             stage_peak(ev, s, count, ev->recompute_order[i], NULL).steady_bytes);
 		}
 	return least;
 }
@@ -218,7 +227,13 @@ static double least_first_layer(struct evaluator *ev, uint32_t s)
 void stage_rooms_mixed(uint16_t *room, struct evaluator *ev, const struct adp_gpu_type *gpu,
                        const struct layer_room *layer, uint32_t most)
 {
+	uint8_t way;
+
 	all_on(ev, gpu);
+	if (ev->pp == 1) { /* all layers or none; a part of them would count as a pipeline's stage */
+		room[0] = (uint16_t)(stage_recompute(ev, 0, 0, ev->n_layers, &way) ? most : 0);
+		return;
+	}
 	for (uint32_t s = 0; s < ev->pp; s++) {
 		/* in an interleaved schedule one layer alone may be in flight more often than many are */
 		double first = ev->vpp == 1 ? least_first_layer(ev, s) : 0.0;

@@ -151,7 +151,7 @@ static struct critical_rank rank_on(const struct branch *b, uint32_t t, uint32_t
 		.last_fwd_s = last ? w->end_fwd_s[t][KIND_TAIL] : 0.0,
 		.end_bwd_s = (first ? w->end_bwd_s[t][KIND_EMBEDDING] : 0.0) +
 	                 (last ? w->end_bwd_s[t][KIND_TAIL] : 0.0),
-		.least = !first && !last,
+		.least = b->unit->vpp > 1 || (!first && !last),
 	};
 }
 
@@ -225,11 +225,13 @@ static void critical_lines(struct branch *b, uint32_t t)
 		rank_ways(&ranks[s], b, t);
 	}
 	critical_init(&c, ranks, rooms->pp, b->unit->vpp, most_batches(b, rooms->dp),
-	              b->space->model->n_layers, 0.0);
+	              b->space->model->n_layers, NULL, NULL);
 	for (uint32_t s = 0; s < rooms->pp; s++) {
-		rooms->base_s[t][s] = c.base_s[s];
+		double slope_s[ADP_N_RECOMPUTE];
+
+		critical_line(&c, s, &rooms->base_s[t][s], slope_s);
 		for (uint32_t w = 0; w < rooms->n_ways; w++)
-			rooms->per_s[w][t][s] = c.slope_s[s][w] > 0.0 ? 1.0 / c.slope_s[s][w] : INFINITY;
+			rooms->per_s[w][t][s] = slope_s[w] > 0.0 ? 1.0 / slope_s[w] : INFINITY;
 	}
 }
 
@@ -429,9 +431,10 @@ bool stages_order_possible(struct branch *b, const struct composition *comp)
 				ranks[s].most[w] = b->rooms.way_n[w][t][s] < most[s] ? b->rooms.way_n[w][t][s]
 				                                                     : most[s];
 		}
-		critical_init(&c, ranks, comp->pp, b->unit->vpp, n_micro, b->space->model->n_layers,
-		              chain_sends(b, comp->dp, comp->pp, comp->group[g].stage_type));
-		if (!critical_possible(&c, limit_s(b)))
+		critical_init(&c, ranks, comp->pp, b->unit->vpp, n_micro, b->space->model->n_layers, NULL,
+		              NULL);
+		c.pass_s[PATH_IN] += chain_sends(b, comp->dp, comp->pp, comp->group[g].stage_type);
+		if (!critical_possible(&c, limit_s(b), NULL))
 			return false;
 	}
 	return true;

@@ -111,7 +111,7 @@ static int try_replicas(struct branch *b, uint32_t pp)
 	struct composition comp;
 	const struct adp_engine *engine = b->space->engine;
 	bool equal = equal_batches(b->space, b->unit);
-	double slots[ADP_SEARCH_MAX_TYPES] = {0}, bound_s;
+	double slots[ADP_SEARCH_MAX_TYPES] = {0}, bound_s, least;
 
 	memset(&comp, 0, sizeof comp);
 	comp.pp = pp;
@@ -129,10 +129,14 @@ static int try_replicas(struct branch *b, uint32_t pp)
 	if (comp.n_groups < 2 || !all_required(b) || !branch_legal(b, &comp))
 		return ADP_OK;
 	bound_s = (double)b->n_batches * work_bound(&b->work, slots, INFINITY);
-	/* every replica runs the same count, so each type's own pace bounds the step */
-	for (uint32_t t = 0; equal && t < b->n_types; t++)
+	/* every replica runs the same count, or at least what the engine needs, so each type's own pace
+	 * bounds the step */
+	least = equal                                          ? (double)b->n_batches / comp.dp
+	        : pp > 1 && !engine->fewer_batches_than_stages ? pp
+	                                                       : 1.0;
+	for (uint32_t t = 0; t < b->n_types; t++)
 		if (b->share[t])
-			bound_s = fmax(bound_s, (double)b->n_batches / comp.dp * b->alone_s[t] / pp);
+			bound_s = fmax(bound_s, least * b->alone_s[t] / pp);
 	return branch_try(b, &comp, bound_s + engine->step_fixed_s);
 }
 

@@ -192,7 +192,7 @@ static uint32_t domain_share(struct evaluator *ev, uint32_t type, uint32_t at, u
 	if (all->scattered)
 		for (uint32_t i = at; i < end; i++)
 			ev->domain_n[all->slots[i].domain]++;
-	for (uint32_t i = at; i < end;) {
+	for (uint32_t i = at; i < end && share != 1;) {
 		const struct slot *slot = &all->slots[i];
 		uint32_t next = slot->domain_end < end ? slot->domain_end : end;
 
@@ -218,6 +218,8 @@ static void stages_inside(struct evaluator *ev)
 
 		group_grid(&grid, comp, &comp->group[g]);
 		for (uint32_t s = 0; s < comp->pp; s++) {
+			if (ev->inside[s] == 1)
+				continue;
 			ev->inside[s] = gcd(ev->inside[s], domain_share(ev, grid.type[s], grid.at[s],
 			                                                comp->group[g].n_replicas));
 			all = gcd(all, ev->inside[s]);
@@ -225,6 +227,15 @@ static void stages_inside(struct evaluator *ev)
 	}
 	for (uint32_t s = 0; ev->unit->hybrid && s < comp->pp; s++)
 		ev->inside[s] = all;
+}
+
+/* Do two stages stand on the same classes, and their replicas in as large groups? */
+static bool stages_alike(const struct evaluator *ev, uint32_t a, uint32_t b)
+{
+	for (uint32_t k = 0; k < ev->n_kinds; k++)
+		if (ev->cls[k * ev->pp + a] != ev->cls[k * ev->pp + b])
+			return false;
+	return ev->inside[a] == ev->inside[b];
 }
 
 /* The data-parallel groups of a stage: ranks that share a domain, then domains. */
@@ -430,8 +441,14 @@ int evaluator_open(struct evaluator *ev, const struct unit *unit, const struct c
 	/* replicas that are all alike end with those that run the most, whoever runs one less */
 	ev->equal = ev->equal || ev->n_kinds == 1;
 	stages_inside(ev);
-	for (uint32_t s = 0; s < ev->pp; s++)
-		stage_paths(ev, s);
+	for (uint32_t s = 0; s < ev->pp; s++) {
+		if (s > 0 && stages_alike(ev, s - 1, s)) {
+			ev->dp_path[s] = ev->dp_path[s - 1];
+			ev->edp_path[s] = ev->edp_path[s - 1];
+		} else {
+			stage_paths(ev, s);
+		}
+	}
 	for (uint32_t s = 0; unit->hybrid && s < ev->pp; s++)
 		if (ev->dp_path[s].level[0].fan == 1 || ev->dp_path[s].level[1].fan == 1)
 			return ADP_OK; /* the same as the plain form */
@@ -463,7 +480,7 @@ int evaluator_open(struct evaluator *ev, const struct unit *unit, const struct c
 		kind_times(ev, k);
 	ev->fwd_share = ev->end_excess_s = 0.0;
 	for (size_t at = 0; at < (size_t)ev->n_kinds * ev->pp; at++)
-		for (uint32_t b = 0; b < ev->n_blocks; b++) {
+		for (uint32_t b = 0; b < ev->n_blocks && !(at > 0 && ev->cls[at] == ev->cls[at - 1]); b++) {
 			double f = ev->fwd[at * ev->n_blocks + b];
 
 			ev->fwd_share = fmax(ev->fwd_share,
@@ -732,7 +749,7 @@ static double uneven_shares(struct evaluator *ev, const struct split *split, con
                             const double *hideable)
 {
 	struct pace pace[ADP_SEARCH_MAX_KINDS] = {0};
-	uint32_t least = ev->pp > 1 && !ev->space->engine->fewer_batches_than_stages ? ev->pp : 1;
+	uint32_t least = least_micro(ev);
 	double worst = 0.0;
 
 	if (ev->n_batches < (uint64_t)ev->comp->dp * least)

@@ -102,6 +102,12 @@ static inline uint32_t chunk_layers(uint32_t n, uint32_t n_chunks, uint32_t c)
 	return n / n_chunks + (c < n % n_chunks);
 }
 
+/* The fewest micro-batches that a replica may run. */
+static inline uint32_t least_micro(const struct evaluator *ev)
+{
+	return ev->pp > 1 && !ev->space->engine->fewer_batches_than_stages ? ev->pp : 1;
+}
+
 /* First layer of each chunk, [c * pp + s]; first[n_chunks * pp] = all layers. */
 void split_chunks(uint32_t *first, const struct split *split, uint32_t pp, uint32_t vpp);
 

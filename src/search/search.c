@@ -16,7 +16,7 @@
  */
 /* FINISH_MAX: open compositions settled before the rest is left to the gap. The fewer are open, the
  * more goes into each, up to EFFORT_MAX. */
-enum { BATCH_MAX = 8, THREADS_MAX = 8, FINISH_MAX = 256, EFFORT_MAX = 20 };
+enum { BATCH_FIRST = 4, BATCH_MAX = 8, THREADS_MAX = 8, FINISH_MAX = 256, EFFORT_MAX = 20 };
 
 /* Work of a batch of units, in plans weighed, that takes longer than to start threads for it. */
 static const double worth_threads = 1.0;
@@ -204,7 +204,7 @@ static int scout(struct progress *p, const struct space *space, struct adp_error
 
 static int search_units(struct progress *p, const struct space *space, struct adp_error *err)
 {
-	uint32_t size = 1;
+	uint32_t size = BATCH_FIRST;
 	double effort = 1.0;
 	int rc = scout(p, space, err);
 

@@ -131,9 +131,7 @@ static int try_replicas(struct branch *b, uint32_t pp)
 	bound_s = (double)b->n_batches * work_bound(&b->work, slots, INFINITY);
 	/* every replica runs the same count, or at least what the engine needs, so each type's own pace
 	 * bounds the step */
-	least = equal                                          ? (double)b->n_batches / comp.dp
-	        : pp > 1 && !engine->fewer_batches_than_stages ? pp
-	                                                       : 1.0;
+	least = equal ? (double)b->n_batches / comp.dp : least_micro(b->space, pp);
 	for (uint32_t t = 0; t < b->n_types; t++)
 		if (b->share[t])
 			bound_s = fmax(bound_s, least * b->alone_s[t] / pp);

@@ -749,7 +749,7 @@ static double uneven_shares(struct evaluator *ev, const struct split *split, con
                             const double *hideable)
 {
 	struct pace pace[ADP_SEARCH_MAX_KINDS] = {0};
-	uint32_t least = least_micro(ev);
+	uint32_t least = least_micro(ev->space, ev->pp);
 	double worst = 0.0;
 
 	if (ev->n_batches < (uint64_t)ev->comp->dp * least)

@@ -102,10 +102,11 @@ static inline uint32_t chunk_layers(uint32_t n, uint32_t n_chunks, uint32_t c)
 	return n / n_chunks + (c < n % n_chunks);
 }
 
-/* The fewest micro-batches that a replica may run. */
-static inline uint32_t least_micro(const struct evaluator *ev)
+/* Backward of a layer of the first kind of block. */
+static inline double layer_bwd(const struct evaluator *ev, uint32_t kind, uint32_t s,
+                               uint8_t recompute)
 {
-	return ev->pp > 1 && !ev->space->engine->fewer_batches_than_stages ? ev->pp : 1;
+	return ev->bwd[((size_t)(kind * ev->pp + s) * ADP_N_RECOMPUTE + recompute) * ev->n_blocks];
 }
 
 /* First layer of each chunk, [c * pp + s]; first[n_chunks * pp] = all layers. */

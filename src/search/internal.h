@@ -149,6 +149,12 @@ static inline bool pin_allows(const struct adp_pin *pin, uint64_t value)
 	return (!pin->min && !pin->max) || (value >= pin->min && value <= pin->max);
 }
 
+/* The fewest micro-batches that a replica of pp stages may run. */
+static inline uint32_t least_micro(const struct space *space, uint32_t pp)
+{
+	return pp > 1 && !space->engine->fewer_batches_than_stages ? pp : 1;
+}
+
 /* Must every replica run the same number of micro-batches? */
 static inline bool equal_batches(const struct space *space, const struct unit *unit)
 {

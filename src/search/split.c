@@ -387,7 +387,6 @@ static void descent_init(struct descent *d, struct candidate *best, struct count
 	d->ev = ev;
 	d->plain = ev->vpp == 1 && ev->n_batches / ev->comp->dp >= ev->pp &&
 	           (ev->equal || !ev->space->engine->fewer_batches_than_stages);
-	d->simple = d->plain && ev->n_kinds == 1;
 	d->ops = effort * split_budget_ops;
 	d->leaves = (int64_t)fmax(64.0, effort * split_budget_ops / cost_ops(ev));
 	d->nodes = (int64_t)(effort * split_budget_nodes);

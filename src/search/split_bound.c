@@ -34,7 +34,7 @@ void stage_times(double *t, const struct evaluator *ev, uint32_t s, uint32_t a, 
 double work_end(const struct evaluator *ev, const double *t, const double *wait)
 {
 	double longest = 0.0, rate = 0.0, sum = (double)ev->n_batches;
-	double least = ev->equal ? ev->n_equal : least_micro(ev);
+	double least = ev->equal ? ev->n_equal : least_micro(ev->space, ev->pp);
 
 	for (uint32_t k = 0; k < ev->n_kinds; k++) {
 		double w = wait ? wait[k] : 0.0;
@@ -68,8 +68,7 @@ double longest_backward(const struct evaluator *ev, uint32_t s, uint32_t n, uint
 	for (uint32_t k = 0; k < ev->n_kinds; k++) {
 		size_t at = (size_t)k * ev->pp + s;
 
-		longest = fmax(longest, ev->end_bwd[at] +
-		                            n * ev->bwd[(at * ADP_N_RECOMPUTE + recompute) * ev->n_blocks]);
+		longest = fmax(longest, ev->end_bwd[at] + n * layer_bwd(ev, k, s, recompute));
 	}
 	return longest;
 }
@@ -286,9 +285,9 @@ double first_rest(const struct descent *d, const struct split *split, uint32_t k
 	struct evaluator *ev = d->ev;
 	size_t at = (size_t)kind * ev->pp;
 	uint32_t n = split->n_layers[0];
-	double bwd_s = ev->bwd[(at * ADP_N_RECOMPUTE + split->recompute[0]) * ev->n_blocks];
 
-	return stage_exposed(ev, 0, n, ev->end_bwd[at] + n * bwd_s);
+	return stage_exposed(ev, 0, n,
+	                     ev->end_bwd[at] + n * layer_bwd(ev, kind, 0, split->recompute[0]));
 }
 
 /* The longest path through a split, in any kind of replica that is followed; a step takes longer.
@@ -304,10 +303,7 @@ double paths_length(const struct descent *d, const struct split *split)
 
 		path_heads_init(&at);
 		for (uint32_t s = 0; s < ev->pp; s++)
-			path_heads_add(
-				&at, c, s, split->n_layers[s],
-				ev->bwd[((size_t)(k * ev->pp + s) * ADP_N_RECOMPUTE + split->recompute[s]) *
-			            ev->n_blocks]);
+			path_heads_add(&at, c, s, split->n_layers[s], layer_bwd(ev, k, s, split->recompute[s]));
 		for (uint32_t p = 0; p < c->n_paths; p++)
 			longest = fmax(longest, c->pass_s[p] + at.pass_s[p] + at.own_s[p]);
 		split_stages(ev, split, k);
@@ -483,8 +479,7 @@ bool paths_go_on(struct heads *heads, const struct descent *d, uint32_t s, uint3
 
 	for (uint32_t k = 0; k < d->n_paths; k++) {
 		const struct critical *c = &d->paths[k];
-		double bwd_s =
-			ev->bwd[((size_t)(k * ev->pp + s) * ADP_N_RECOMPUTE + recompute) * ev->n_blocks];
+		double bwd_s = layer_bwd(ev, k, s, recompute);
 		struct path_heads *at = &heads->path[k];
 
 		path_heads_add(at, c, s, n, bwd_s);

@@ -15,9 +15,8 @@ struct descent {
 	struct counts *counts;
 	struct evaluator *ev;
 	struct split split;
-	bool table;  /* ev->most_head is filled */
-	bool plain;  /* 1F1B with at least as many micro-batches as stages in every replica */
-	bool simple; /* and one kind of replica */
+	bool table; /* ev->most_head is filled */
+	bool plain; /* 1F1B with at least as many micro-batches as stages in every replica */
 	uint32_t cap[ADP_SEARCH_MAX_PIPE], cap_after[ADP_SEARCH_MAX_PIPE + 1];
 	uint32_t way_room[ADP_SEARCH_MAX_PIPE]
 					 [ADP_N_RECOMPUTE]; /* the cap of each way of recomputing */
